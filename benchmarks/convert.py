@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from syncd.datatypes.source_table import SourceColumn, SourceTable
-from syncd.lake.window_reads import OrderField
+from syncd.lake.read_requests import OrderField
 from syncd.parquet.batch_conversion import Conversion
 from syncd.parquet.part_writer import PartWriter
 from syncd.parquet.window_check import WindowCheck

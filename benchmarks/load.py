@@ -28,8 +28,8 @@ from syncd.app.pass_factory import PassOptions
 from syncd.app.stage_services import StageService
 from syncd.config.check import read_settings
 from syncd.lake.batch_number import batch_to_number
-from syncd.lake.keys import batch_prefix, part_key
-from syncd.lake.window_reads import Part
+from syncd.lake.object_keys import batch_prefix, part_key
+from syncd.lake.read_requests import Part
 from syncd.parquet.batch_conversion import file_schema
 from syncd.parquet.part_writer import PartWriter
 from syncd.redshift.session import WarehouseSession

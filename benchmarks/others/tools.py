@@ -16,7 +16,7 @@ from typing import IO, Any
 from urllib.parse import quote
 
 from syncd.host.directories import find_jars
-from syncd.host.jars import MARIADB_SERVER, MYSQL_DRIVER, fetch_archive
+from syncd.host.jar_download import MARIADB_SERVER, MYSQL_DRIVER, fetch_archive
 from syncd.sandbox.mysql import MySqlAddress
 from syncd.sandbox.s3 import S3Address
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from syncd.app.lake_access import new_nonce, open_quick_lake
 from syncd.host.directories import find_cache, find_jars
-from syncd.host.jars import MARIADB_DRIVER, MYSQL_DRIVER, ArchiveState, Artifact, check_archive
+from syncd.host.jar_download import MARIADB_DRIVER, MYSQL_DRIVER, ArchiveState, Artifact, check_archive
 from syncd.host.java import OLDEST_JAVA, find_java
 from syncd.ports.preflight import CheckedSide, CheckResult, CheckSheet, CheckStatus
 from syncd.redshift.scratch_tables import copy_manifest_body, role_clause
@@ -139,7 +139,7 @@ class _CopyProbe:
 
     def copy_statement(self, table: str) -> tuple[str, int]:
         from syncd.parquet.part_writer import tiny_parquet  # noqa: PLC0415  # as above
-        from syncd.redshift.aws import LakeCredentials  # noqa: PLC0415  # as above
+        from syncd.redshift.aws_credentials import LakeCredentials  # noqa: PLC0415  # as above
 
         body = tiny_parquet()
         part = self._put("one.parquet", body)

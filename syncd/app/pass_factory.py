@@ -9,10 +9,10 @@ from functools import cache, partial
 from syncd.app.lake_access import new_nonce
 from syncd.app.process_resources import ProcessResources
 from syncd.app.warehouse_access import MAX_ROWS_PER_LOAD
-from syncd.concurrency.primitives import locked_cached_property
 from syncd.concurrency.running_pass import RunningPass
 from syncd.concurrency.stage_claim import ClaimKeeper, release_claims
 from syncd.concurrency.stage_pass import StagePass
+from syncd.concurrency.thread_helpers import locked_cached_property
 from syncd.errors import ConfigError
 from syncd.events import StreamWaited
 from syncd.extract.batch_producer import ExtractProducer
@@ -23,9 +23,9 @@ from syncd.extract.planner import Planner
 from syncd.lake.column_history import EarlierBatches
 from syncd.load.load_pass import LoadPass
 from syncd.load.quarantine_listing import Quarantine
-from syncd.load.replay import ReplayProducer
+from syncd.load.quarantine_replay import ReplayProducer
 from syncd.operations.repair_batches import RepairPlan, RepairProducer
-from syncd.s3.state_stores import StoredGrowthNotes
+from syncd.s3.horizon_note_store import StoredGrowthNotes
 from syncd.settings import Mode, StreamSettings, TargetSettings
 from syncd.tables.column_mapping import map_columns
 from watermarks.batch import BatchId
@@ -123,7 +123,7 @@ class PassFactory:
     def repair_producer(
         self, settings: StreamSettings, options: PassOptions, repair: RepairPlan, running_pass: RunningPass
     ) -> RepairProducer:
-        from syncd.s3.part_files import write_deleted_keys  # noqa: PLC0415  # pyarrow takes long to load
+        from syncd.s3.part_upload import write_deleted_keys  # noqa: PLC0415  # pyarrow takes long to load
 
         lake, stream = self._resources.lake, settings.stream_name
         return RepairProducer(

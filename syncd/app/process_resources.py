@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 from syncd.app.lake_access import ResourceOwner, open_lake, open_quick_lake, open_store
 from syncd.app.source_access import SourceResources
 from syncd.app.warehouse_access import WarehouseResources
-from syncd.concurrency.primitives import locked_cached_property
 from syncd.concurrency.response_monitor import ResponseMonitor, ignore_response
 from syncd.concurrency.running_pass import RunningPass, StageSlot
 from syncd.concurrency.stage_claim import Heartbeat
+from syncd.concurrency.thread_helpers import locked_cached_property
 from syncd.events import EventListener
 from syncd.ports.request_stats import CallObserver, ignore_call
 from syncd.settings import Settings

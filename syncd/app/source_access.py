@@ -6,15 +6,15 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from syncd.app.lake_access import ResourceOwner
-from syncd.concurrency.primitives import locked_cached_property
 from syncd.concurrency.resource_pool import NO_PASS, ResourcePool
 from syncd.concurrency.running_pass import RunningPass
+from syncd.concurrency.thread_helpers import locked_cached_property
 from syncd.mysql.connection import ConnectionFactory, open_connection_factory
 from syncd.mysql.replica_horizon import ReplicaOnlyHorizons, ReplicatedHorizons
 from syncd.mysql.shared_horizon import POLL_SHARED_SECONDS, ServerHorizons
 from syncd.mysql.source import MAX_CONNECTION_AGE_SECONDS, MySqlSource, SourceConnectionPool
 from syncd.ports.source import Horizon, HorizonRequest, TableName
-from syncd.s3.state_stores import StoredHorizonNotes
+from syncd.s3.horizon_note_store import StoredHorizonNotes
 from syncd.settings import SourceSettings
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from types import TracebackType
 
 from syncd.app.pass_factory import PassFactory, PassOptions
 from syncd.app.process_resources import ProcessResources
-from syncd.concurrency.primitives import locked_cached_property
 from syncd.concurrency.running_pass import RunningPass
+from syncd.concurrency.thread_helpers import locked_cached_property
 from syncd.errors import to_hinted_error
 from syncd.events import StreamFailed
 from syncd.extract.batch_producer import ExtractProducer

@@ -4,10 +4,10 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 from syncd.app.lake_access import ResourceOwner, new_nonce
-from syncd.concurrency.primitives import locked_cached_property
 from syncd.concurrency.running_pass import StageSlot
+from syncd.concurrency.thread_helpers import locked_cached_property
 from syncd.lake.batch_number import BATCH_COLUMN
-from syncd.load.replay import missing_batch_number_error
+from syncd.load.quarantine_replay import missing_batch_number_error
 from syncd.redshift.quoting import TableRef
 from syncd.redshift.scratch_tables import role_clause
 from syncd.redshift.target_table import columns_query, parse_existing_table
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from syncd.app.process_resources import ProcessResources
     from syncd.concurrency.running_pass import RunningPass
-    from syncd.redshift.aws import LakeCredentials
+    from syncd.redshift.aws_credentials import LakeCredentials
     from syncd.redshift.control_tables import ControlTables, LedgerTables
     from syncd.redshift.ledger_reader import LedgerCache
     from syncd.redshift.refused_row_finder import RefusedRowFinder
@@ -114,7 +114,7 @@ class WarehouseResources(ResourceOwner):
 
     @locked_cached_property
     def _lake_keys(self) -> "LakeCredentials":
-        from syncd.redshift.aws import LakeCredentials  # noqa: PLC0415  # as above
+        from syncd.redshift.aws_credentials import LakeCredentials  # noqa: PLC0415  # as above
 
         return LakeCredentials()
 

@@ -26,7 +26,7 @@ def explain(table: str, key: tuple[str, ...], **options: Any) -> None:  # noqa: 
 
     Exit 7: the row is in doubt.
     """
-    from syncd.app.preview import build_row_explainer
+    from syncd.app.dry_run import build_row_explainer
     from syncd.operations.row_status import RowStatus, explain_row
 
     pairs = _parse_key(key)

@@ -10,7 +10,7 @@ from syncd.cli.option_types import json_option
 from syncd.cli.output import print_message, show_json, show_table
 
 if TYPE_CHECKING:
-    from syncd.host.jars import Artifact
+    from syncd.host.jar_download import Artifact
 
 
 @click.group()
@@ -27,7 +27,7 @@ def fetch(names: tuple[str, ...], as_json: bool) -> None:
     SYNCD_CACHE sets another cache directory, SYNCD_IVY_SETTINGS an Ivy settings file for another repository.
     """
     from syncd.host.directories import find_jars
-    from syncd.host.jars import fetch_archive as fetch_one
+    from syncd.host.jar_download import fetch_archive as fetch_one
 
     cache = find_jars(os.environ)
     wanted = _select_artifacts(names)
@@ -46,7 +46,7 @@ def list_(as_json: bool) -> None:
 
 
 def _select_artifacts(names: tuple[str, ...]) -> "list[Artifact]":
-    from syncd.host.jars import ARTIFACTS
+    from syncd.host.jar_download import ARTIFACTS
 
     known = {artifact.module: artifact for artifact in ARTIFACTS}
     unknown = [name for name in names if name not in known]
@@ -56,7 +56,7 @@ def _select_artifacts(names: tuple[str, ...]) -> "list[Artifact]":
 
 
 def _show(artifacts: "list[Artifact]", cache: Path, *, as_json: bool) -> None:
-    from syncd.host.jars import check_archive
+    from syncd.host.jar_download import check_archive
 
     kept = [(artifact, check_archive(artifact, cache)) for artifact in artifacts]
     if as_json:

@@ -36,7 +36,7 @@ def plan(**options: Any) -> None:  # noqa: ANN401  # options of click arrive by 
 
     Rows beyond the next batch are MySQL's estimate. Sizes and durations are estimated from past runs of the table.
     """
-    from syncd.app.preview import open_run_forecaster
+    from syncd.app.dry_run import open_run_forecaster
 
     with (
         open_operator_context(options["config"], read_only=True) as context,

@@ -34,8 +34,8 @@ def quarantine() -> None:
 
 @contextmanager
 def _open_read_only_service(settings: "Settings") -> "Iterator[StageService]":
+    from syncd.app.dry_run import open_previewer
     from syncd.app.operator_context import OperatorContext
-    from syncd.app.preview import open_previewer
     from syncd.concurrency.response_monitor import ResponseMonitor
 
     with (

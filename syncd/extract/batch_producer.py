@@ -17,9 +17,9 @@ from syncd.extract.plan_rules import is_small
 from syncd.extract.planner import Planner
 from syncd.lake.batch_number import batch_to_number
 from syncd.lake.column_history import EarlierBatches, remade_table_events
-from syncd.lake.keys import batch_prefix, batch_quarantine_prefix
 from syncd.lake.manifest import Manifest
-from syncd.lake.window_reads import ReadRequest, ReadResult
+from syncd.lake.object_keys import batch_prefix, batch_quarantine_prefix
+from syncd.lake.read_requests import ReadRequest, ReadResult
 from syncd.ports.source import BatchReader, PartStore, SourceDatabase
 from syncd.settings import StreamSettings
 from syncd.tables.column_changes import describe_columns

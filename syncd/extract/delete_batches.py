@@ -12,7 +12,7 @@ from syncd.datatypes.columns import ColumnMapping
 from syncd.datatypes.source_table import SourceTable
 from syncd.extract.plan_rules import PlanSpan
 from syncd.lake.manifest import Manifest, Tombstones
-from syncd.lake.window_reads import Part
+from syncd.lake.read_requests import Part
 from syncd.redshift.quoting import is_comparable
 from syncd.settings import StreamSettings
 from syncd.tables.column_mapping import map_columns

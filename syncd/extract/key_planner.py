@@ -23,7 +23,7 @@ from syncd.extract.plan_rules import (
     require_no_time_range,
     require_start,
 )
-from syncd.extract.reread import RereadPlanner, find_newest_plan
+from syncd.extract.reread_after_clock_break import RereadPlanner, find_newest_plan
 from syncd.extract.table_replacement import (
     CREATION_TIME_RESOLUTION,
     build_witness,

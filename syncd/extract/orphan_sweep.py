@@ -6,8 +6,8 @@ from functools import partial
 
 from syncd.errors import LakeUnfit
 from syncd.events import EventListener, OrphansSwept
-from syncd.lake.keys import batch_prefix, batch_quarantine_prefix, parse_part_batch
 from syncd.lake.manifest import Manifest
+from syncd.lake.object_keys import batch_prefix, batch_quarantine_prefix, parse_part_batch
 from syncd.ports.source import PartStore
 from watermarks.batch import BatchId, BatchKind, BatchLink, Plan
 from watermarks.extraction import BatchChain

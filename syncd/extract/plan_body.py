@@ -8,7 +8,7 @@ from syncd.datatypes.columns import ColumnMapping, TransferType
 from syncd.datatypes.mysql_quoting import quote_table
 from syncd.datatypes.source_table import SourceTable
 from syncd.extract.plan_rules import PlanContext, PlanSpan, WindowBounds
-from syncd.lake.window_reads import OrderField, WindowQuery
+from syncd.lake.read_requests import OrderField, WindowQuery
 from syncd.mysql.sql import (
     below_horizon_condition,
     custom_query_source,

@@ -9,6 +9,7 @@ from syncd.datatypes.columns import ColumnMapping
 from syncd.datatypes.mysql_quoting import decode_text
 from syncd.datatypes.source_table import SourceTable
 from syncd.errors import HorizonNotKnown, ServerChanged, SourceUnfit
+from syncd.extract.ahead_of_horizon import AheadPlanner
 from syncd.extract.horizon_reader import HorizonReader
 from syncd.extract.index_probes import Prober
 from syncd.extract.key_planner import KeyPlanner
@@ -26,12 +27,11 @@ from syncd.extract.plan_rules import (
     require_no_bounds,
     rows_left,
 )
-from syncd.extract.read_ahead import AheadPlanner
-from syncd.extract.reread import RereadPlanner
+from syncd.extract.reread_after_clock_break import RereadPlanner
 from syncd.extract.snapshot_and_increment_planner import IncrementPlanner, SnapshotPlanner, WholeTablePlanner
 from syncd.extract.table_replacement import RemadeTableDetector
 from syncd.horizon.key_gaps import InMemorySeenKeys, SeenKeyStore
-from syncd.lake.window_reads import OrderField, WindowQuery
+from syncd.lake.read_requests import OrderField, WindowQuery
 from syncd.mysql.sql import new_rows_check_sql
 from syncd.ports.source import Horizon, HorizonProvider, SourceBound, SourceDatabase, TableName
 from syncd.settings import FirstRun, StreamSettings

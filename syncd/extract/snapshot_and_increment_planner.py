@@ -10,6 +10,7 @@ from datetime import datetime
 
 from syncd.datatypes.source_table import SourceTable
 from syncd.events import with_context
+from syncd.extract.ahead_of_horizon import AheadPlanner
 from syncd.extract.horizon_reader import HorizonReader
 from syncd.extract.index_probes import IndexPath, Prober
 from syncd.extract.plan_body import plan_beside_mark, plan_chunk, plan_increment, plan_start, plan_whole_table
@@ -25,8 +26,7 @@ from syncd.extract.plan_rules import (
     require_range,
     require_start,
 )
-from syncd.extract.read_ahead import AheadPlanner
-from syncd.extract.reread import is_automatic_reread
+from syncd.extract.reread_after_clock_break import is_automatic_reread
 from syncd.settings import FirstRun, Mode, NullCursor
 from syncd.tables.order_clock import OrderClock
 from syncd.tables.sort_order import must_check_nulls

@@ -1,9 +1,6 @@
 """The commit horizon: the instant before which no stamp of the server can still appear."""
 
-from syncd.horizon.notes import HorizonNotes, IdCandidate
-from syncd.horizon.readings import NO_CONNECTION, HorizonPoll, ServerThread, Visibility, WritingTransaction
-from syncd.horizon.rule import compute_horizons
-from syncd.horizon.stamps import (
+from syncd.horizon.automatic_timestamps import (
     BeforeTrigger,
     StampKind,
     find_bypassing_trigger,
@@ -11,6 +8,9 @@ from syncd.horizon.stamps import (
     find_unstamped_change,
     parse_triggers,
 )
+from syncd.horizon.horizon_notes import HorizonNotes, IdCandidate
+from syncd.horizon.horizon_rule import compute_horizons
+from syncd.horizon.transaction_readings import NO_CONNECTION, HorizonPoll, ServerThread, Visibility, WritingTransaction
 
 __all__ = [
     "NO_CONNECTION",

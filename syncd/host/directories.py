@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from syncd.concurrency.primitives import wait_until
+from syncd.concurrency.thread_helpers import wait_until
 from syncd.errors import DirectoryBusy, NotWritable
 
 OWNER_ONLY_MODE: Final = 0o700

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Self
 
 from syncd.lake.manifest import Manifest
-from syncd.lake.window_reads import Part
+from syncd.lake.read_requests import Part
 from watermarks.batch import BatchId
 from watermarks.codec import ForeignDocument, encode, read_document
 from watermarks.errors import StateUnreadable

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Self
 
 from syncd.events import PassEnded
-from syncd.lake.keys import hour_marker_key, latest_marker_key
+from syncd.lake.object_keys import hour_marker_key, latest_marker_key
 from watermarks.cursor import BadCursor, format_instant, parse_instant
 from watermarks.document import Stage
 from watermarks.errors import AlreadyExists, OutcomeUnknown, Stale, StateUnreadable

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Self
 
 from syncd.datatypes.columns import ColumnMapping, LogicalType, ParquetType, PhysicalType, TransferType, ValueProblem
-from syncd.lake.window_reads import Part, ReadResult
+from syncd.lake.read_requests import Part, ReadResult
 from syncd.tables.column_changes import RedeclaredColumn
 from syncd.tables.column_defaults import AddedColumn
 from syncd.tables.sort_order import NO_IDENTITY, RowIdentity

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol, Self
 
 from syncd.datatypes.columns import ColumnMapping, Policies, Policy
 from syncd.lake.manifest import Manifest
-from syncd.lake.window_reads import Part, ReadResult
+from syncd.lake.read_requests import Part, ReadResult
 from watermarks.batch import BatchId
 from watermarks.codec import ForeignDocument, encode, read_document
 from watermarks.document import Stage

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Protocol, Self
 
-from syncd.lake.keys import cleaned_key, cleaned_prefix
+from syncd.lake.object_keys import cleaned_key, cleaned_prefix
 from watermarks.codec import FieldReader, ForeignDocument, encode, read_document, to_printable
 from watermarks.cursor import format_instant
 from watermarks.names import StreamName

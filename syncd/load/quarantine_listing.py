@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from syncd.lake.amendment import Amendment, amendment_key
-from syncd.lake.keys import batch_quarantine_prefix, parse_quarantine_batch, stream_quarantine_prefix
 from syncd.lake.manifest import Manifest
+from syncd.lake.object_keys import batch_quarantine_prefix, parse_quarantine_batch, stream_quarantine_prefix
 from syncd.lake.quarantine import (
     QuarantinedFile,
     ReplayNote,

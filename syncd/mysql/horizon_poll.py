@@ -17,8 +17,8 @@ from pymysql.constants import ER
 
 from syncd.datatypes.mysql_quoting import decode_text, quote_name, quote_table
 from syncd.errors import SourceUnfit
-from syncd.horizon.readings import NO_CONNECTION, HorizonPoll, ServerThread, Visibility, WritingTransaction
-from syncd.horizon.statements import is_replication
+from syncd.horizon.running_statements import is_replication
+from syncd.horizon.transaction_readings import NO_CONNECTION, HorizonPoll, ServerThread, Visibility, WritingTransaction
 from syncd.mysql.connection import OpenConnection, closed_on_error
 from syncd.mysql.horizon_queries import (
     CLOCK_QUERY,

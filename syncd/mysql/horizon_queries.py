@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final, TypeAlias
 
-from syncd.horizon.readings import ServerThread, Visibility, WritingTransaction
-from syncd.horizon.statements import REPLICATION_USER, is_write_lock, is_xa, kind_from_event, kind_from_text
+from syncd.horizon.running_statements import REPLICATION_USER, is_write_lock, is_xa, kind_from_event, kind_from_text
+from syncd.horizon.transaction_readings import ServerThread, Visibility, WritingTransaction
 from syncd.ports.source import TableName
 
 TableLocks: TypeAlias = Mapping[int, frozenset[TableName]]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from syncd.concurrency.resource_pool import NO_PASS, ResourcePool
 from syncd.errors import HorizonNotKnown, ServerChanged, SourceDown
 from syncd.horizon import HorizonNotes, HorizonPoll, Visibility, compute_horizons
-from syncd.horizon.notes import HorizonNotesStore
+from syncd.horizon.horizon_notes import HorizonNotesStore
 from syncd.mysql.connection import OpenConnection, map_driver_errors
 from syncd.mysql.horizon_poll import NotPrimaryServer, Poller
 from syncd.mysql.source import MAX_CONNECTION_AGE_SECONDS

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from syncd.concurrency.primitives import map_in_parallel
-from syncd.lake.keys import stream_quarantine_prefix
+from syncd.concurrency.thread_helpers import map_in_parallel
 from syncd.lake.manifest import Manifest
+from syncd.lake.object_keys import stream_quarantine_prefix
+from syncd.lake.read_requests import Part
 from syncd.lake.removal_records import ObjectReader, find_removal_records
-from syncd.lake.window_reads import Part
 from syncd.operations.consistency_check import (
     RESTORE_VERSION_REMEDY,
     Inconsistency,

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 
-from syncd.concurrency.primitives import map_in_parallel
-from syncd.lake.keys import data_prefix, parse_data_batch, stream_copy_prefix, stream_quarantine_prefix
+from syncd.concurrency.thread_helpers import map_in_parallel
+from syncd.lake.object_keys import data_prefix, parse_data_batch, stream_copy_prefix, stream_quarantine_prefix
 from syncd.lake.removal_records import ListedObject
 from syncd.load.quarantine_listing import Quarantine
 from syncd.operations.cleanup_rules import (

@@ -7,7 +7,7 @@ from enum import StrEnum
 from itertools import groupby
 from typing import Final
 
-from syncd.lake.keys import is_amended, parse_data_batch, parse_part_batch
+from syncd.lake.object_keys import is_amended, parse_data_batch, parse_part_batch
 from syncd.lake.quarantine import QuarantinedFile
 from syncd.lake.removal_records import ListedObject
 from watermarks.batch import BatchId, BatchLink, Plan

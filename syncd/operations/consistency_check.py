@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from typing import Final
 
-from syncd.concurrency.primitives import map_in_parallel
-from syncd.lake.keys import data_prefix
+from syncd.concurrency.thread_helpers import map_in_parallel
 from syncd.lake.manifest import Manifest
+from syncd.lake.object_keys import data_prefix
+from syncd.lake.read_requests import Part
 from syncd.lake.removal_records import ListedObject, ObjectReader, RemovalRecord, find_removal_records
-from syncd.lake.window_reads import Part
 from syncd.ports.source import LedgerReader, LedgerRecord
 from watermarks.batch import BatchId, BatchKind, BatchLink
 from watermarks.document import Watermark

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
-from syncd.concurrency.primitives import map_in_parallel
-from syncd.lake.keys import data_prefix
+from syncd.concurrency.thread_helpers import map_in_parallel
+from syncd.lake.object_keys import data_prefix
 from syncd.lake.removal_records import ObjectReader, find_removal_records, iter_removal_records, list_record_keys
 from watermarks.batch import BatchId, BatchLink
 from watermarks.cursor import START_CURSOR, Cursor

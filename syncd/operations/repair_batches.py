@@ -14,9 +14,9 @@ from syncd.extract.batch_producer import ExtractProducer
 from syncd.extract.delete_batches import DeletedKeys
 from syncd.extract.plan_body import plan_by_keys
 from syncd.extract.plan_rules import PlanContext
-from syncd.extract.reread import is_from_other_server
+from syncd.extract.reread_after_clock_break import is_from_other_server
 from syncd.lake.manifest import Tombstones
-from syncd.lake.window_reads import Part
+from syncd.lake.read_requests import Part
 from syncd.ports.source import SourceDatabase
 from syncd.settings import Deletes, StreamSettings
 from syncd.tables.sort_order import CURSOR_BY_KEY, resolve_order
@@ -68,7 +68,7 @@ class RepairProducer:
     settings: StreamSettings
     repair: RepairPlan
     write: Callable[..., Sequence[Part]]
-    """Writes the keys of a group to files; see `syncd.s3.part_files.write_deleted_keys`."""
+    """Writes the keys of a group to files; see `syncd.s3.part_upload.write_deleted_keys`."""
     wait_reason: str = ""
     complete_before: datetime | None = None
     """Always None: a repair proves no completeness."""

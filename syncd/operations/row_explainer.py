@@ -8,11 +8,11 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from syncd.concurrency.primitives import PARALLEL_REQUESTS
+from syncd.concurrency.thread_helpers import PARALLEL_REQUESTS
 from syncd.datatypes.columns import ColumnMapping
 from syncd.errors import ConfigError
-from syncd.lake.keys import data_prefix
 from syncd.lake.manifest import Manifest
+from syncd.lake.object_keys import data_prefix
 from syncd.load.quarantine_listing import Quarantine
 from syncd.operations.mark_change import require_known_stream
 from syncd.operations.operator_access import OperatorAccess, PassPreviewer
@@ -39,7 +39,7 @@ from watermarks.extraction import BatchChain
 from watermarks.progress import BEFORE_FIRST_BATCH
 
 if TYPE_CHECKING:
-    from syncd.lake.window_reads import Part
+    from syncd.lake.read_requests import Part
 
 MAX_FILES_SEARCHED: Final = 500
 """The newest files that are searched, unless all are asked for."""

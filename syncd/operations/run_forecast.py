@@ -14,7 +14,7 @@ from syncd.errors import ConfigError
 from syncd.extract.plan_body import build_queries
 from syncd.extract.plan_rules import PlanSpan
 from syncd.lake.manifest import Manifest
-from syncd.lake.window_reads import PART_BYTES
+from syncd.lake.read_requests import PART_BYTES
 from syncd.operations.operator_access import OperatorAccess, PassPreviewer
 from syncd.operations.reloadable_files import MAX_COUNTED_LINKS, read_links
 from syncd.settings import StreamSettings

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, Final, Self
 
-from syncd.concurrency.primitives import PARALLEL_REQUESTS, map_in_parallel
+from syncd.concurrency.thread_helpers import PARALLEL_REQUESTS, map_in_parallel
 from watermarks.document import Stage, Watermark
 from watermarks.history import ChangeKind, HistoryEntry, Journal, StateMissing
 from watermarks.names import StreamName, history_key

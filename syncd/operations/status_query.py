@@ -7,7 +7,7 @@ from datetime import datetime, tzinfo
 from typing import Final
 
 from syncd.horizon import HorizonNotes
-from syncd.lake.keys import quarantine_stream_stem
+from syncd.lake.object_keys import quarantine_stream_stem
 from syncd.load.quarantine_listing import Quarantine
 from syncd.operations.stream_status import QuarantineCount, StreamCondition, StreamStatus
 from syncd.ports.source import PartStore

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from syncd.datatypes.columns import ColumnMapping, LogicalType, TransferType
 from syncd.datatypes.type_table import UNSIGNED_BIGINT_DIGITS
 from syncd.errors import RowOutsideWindow
-from syncd.lake.window_reads import OrderField
+from syncd.lake.read_requests import OrderField
 from syncd.parquet.column_values import RowMask, cast_to_source_type, format_value, make_typed_column
 from watermarks.cursor import START_CURSOR, BadCursor, Cursor, CursorValue, ValueKind
 from watermarks.window import Window

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from syncd.datatypes.source_table import ServerInfo, SourceTable
+from syncd.lake.read_requests import Part, ReadRequest, ReadResult
 from syncd.lake.removal_records import ListedObject, ObjectReader
-from syncd.lake.window_reads import Part, ReadRequest, ReadResult
 from watermarks.cursor import Cursor
 from watermarks.loading import LedgerKey
 

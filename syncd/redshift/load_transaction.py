@@ -8,8 +8,8 @@ from itertools import islice
 
 from syncd.errors import FileRefused, WarehouseUnfit
 from syncd.lake.batch_number import SEQ_LIMIT, batch_from_number
-from syncd.lake.keys import copy_manifest_key
 from syncd.lake.manifest import Manifest, Tombstones, is_tombstone_batch
+from syncd.lake.object_keys import copy_manifest_key
 from syncd.ports.source import CopyLake
 from syncd.redshift.apply_statements import fill_added_columns, later_tombstones_query, load_statements
 from syncd.redshift.delete_statements import delete_statements

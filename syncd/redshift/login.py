@@ -44,7 +44,7 @@ def _get_iam_login(settings: WarehouseSettings, iam: IamLogin) -> Login:
     The driver's own `iam=True` is not used: it waits without a limit, caches logins for
     the whole process, and needs more permissions.
     """
-    from syncd.redshift.aws import call_aws, make_client  # noqa: PLC0415  # boto3 takes long to load
+    from syncd.redshift.aws_credentials import call_aws, make_client  # noqa: PLC0415  # boto3 takes long to load
 
     if iam.workgroup is not None:
         serverless = make_client("redshift-serverless", iam.region)
@@ -73,7 +73,7 @@ def _get_iam_login(settings: WarehouseSettings, iam: IamLogin) -> Login:
 
 def _read_secret_login(settings: WarehouseSettings, name: str) -> Login:
     """Return the login in a secret; a secret without a user takes the user of the configuration."""
-    from syncd.redshift.aws import call_aws, make_client  # noqa: PLC0415  # as above
+    from syncd.redshift.aws_credentials import call_aws, make_client  # noqa: PLC0415  # as above
 
     # A plain name is looked up in the default region of AWS.
     manager = make_client("secretsmanager", name.split(":")[3] if name.startswith("arn:") else None)

@@ -10,9 +10,9 @@ import pyarrow as pa
 from syncd.datatypes.columns import ColumnMapping
 from syncd.errors import FileRefused, RowRefused
 from syncd.lake.amendment import Amendment
-from syncd.lake.keys import AMENDED_PREFIX, batch_quarantine_prefix, target_copy_prefix
 from syncd.lake.manifest import Manifest
-from syncd.lake.window_reads import Part
+from syncd.lake.object_keys import AMENDED_PREFIX, batch_quarantine_prefix, target_copy_prefix
+from syncd.lake.read_requests import Part
 from syncd.redshift.amendments import Amendments
 from syncd.redshift.error_table import object_key
 from syncd.redshift.load_errors import LoadErrorReader

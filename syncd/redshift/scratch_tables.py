@@ -8,7 +8,7 @@ from typing import Final
 from syncd.datatypes.columns import MAX_VARBYTE_BYTES, ColumnMapping
 from syncd.lake import batch_number
 from syncd.lake.manifest import Manifest
-from syncd.lake.window_reads import Part
+from syncd.lake.read_requests import Part
 from syncd.redshift.column_types import TargetType, cast_sql, typed_constant
 from syncd.redshift.quoting import BATCH_COLUMN, TableRef, column_ref, quote_name, quote_names, text_literal
 from syncd.redshift.target_table import LOADED_AT, ExistingTable

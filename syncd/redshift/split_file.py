@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 
 from syncd.datatypes.columns import ColumnMapping
 from syncd.lake.batch_number import BATCH_COLUMN
-from syncd.lake.window_reads import Part
+from syncd.lake.read_requests import Part
 from syncd.parquet.batch_conversion import REASON_COLUMN
 from syncd.parquet.part_writer import DigestingFile, PartWriter, WrittenPart
 from syncd.s3.lake_client import ObjectUpload, S3Lake
 from syncd.s3.parquet_reader import ParquetPart
-from syncd.s3.part_files import make_part
+from syncd.s3.part_upload import make_part
 
 
 @dataclass(frozen=True, slots=True)

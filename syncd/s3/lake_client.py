@@ -15,8 +15,8 @@ from botocore import exceptions as boto
 
 from syncd.concurrency.response_monitor import ResponseMonitor
 from syncd.errors import LakeDown, LakeUnfit
+from syncd.lake.read_requests import Part
 from syncd.lake.removal_records import ListedObject
-from syncd.lake.window_reads import Part
 from syncd.ports.request_stats import CallObserver, LakeRequested
 from syncd.settings import LakeSettings
 from watermarks.errors import HintedError

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from syncd.lake.window_reads import Part
+from syncd.lake.read_requests import Part
 from syncd.s3.lake_client import PIECE_BYTES, S3Lake
 from watermarks.errors import Misuse, StateUnreadable
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from syncd.datatypes.columns import Policies
 from syncd.lake.batch_number import BATCH_COLUMN
-from syncd.lake.keys import part_key
 from syncd.lake.manifest import Manifest
+from syncd.lake.object_keys import part_key
 from syncd.lake.quarantine import (
     WHOLE_ROW_LABEL,
     QuarantinedFile,
@@ -21,11 +21,11 @@ from syncd.lake.quarantine import (
     parse_quarantine_reasons,
     unchangeable_columns,
 )
-from syncd.lake.window_reads import PART_BYTES, Part, ReadResult
+from syncd.lake.read_requests import PART_BYTES, Part, ReadResult
 from syncd.parquet.batch_conversion import REASON_COLUMN, Conversion
 from syncd.s3.lake_client import S3Lake
 from syncd.s3.parquet_reader import ParquetPart
-from syncd.s3.part_files import PartsWriter
+from syncd.s3.part_upload import PartsWriter
 from watermarks.document import Stage
 from watermarks.errors import HintedError
 

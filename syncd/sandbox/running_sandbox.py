@@ -9,7 +9,7 @@ from typing import Final, Self
 from syncd.errors import LakeDown, SourceDown, WarehouseDown
 from syncd.host.directories import LOCK_WAIT_SECONDS
 from syncd.sandbox.mysql import MySqlAddress
-from syncd.sandbox.mysqld import EXTERNAL_MYSQL_VARIABLE, OwnMySql
+from syncd.sandbox.mysql_server import EXTERNAL_MYSQL_VARIABLE, OwnMySql
 from syncd.sandbox.s3 import EXTERNAL_S3_VARIABLE, OwnS3, S3Address, external_address
 from syncd.sandbox.sandbox_dirs import find_paths, read_state
 from syncd.sandbox.service import ExternalService, SandboxService

@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from syncd.concurrency.primitives import wait_until
+from syncd.concurrency.thread_helpers import wait_until
 from syncd.errors import NotReady, NotWritable
 from syncd.host.directories import LOCK_WAIT_SECONDS, hold_lock, make_writable
 from syncd.sandbox.process import ProcessId, choose_port, find_marked, is_port_free, launch

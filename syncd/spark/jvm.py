@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from syncd.concurrency.primitives import wait_until
+from syncd.concurrency.thread_helpers import wait_until
 from syncd.errors import ReaderDown
 from syncd.host.java import find_java
 from syncd.spark.class_archive import ClassArchive, find_archive

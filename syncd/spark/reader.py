@@ -10,10 +10,10 @@ from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, Final, Never
 
 from syncd import errors
-from syncd.concurrency.primitives import wait_until
 from syncd.concurrency.resource_pool import NO_PASS, PoolShare, ResourcePool
 from syncd.concurrency.running_pass import RunningPass, run_in_thread
-from syncd.lake.window_reads import Part, ReadRequest, ReadResult, WindowQuery
+from syncd.concurrency.thread_helpers import wait_until
+from syncd.lake.read_requests import Part, ReadRequest, ReadResult, WindowQuery
 from syncd.s3.lake_client import S3Lake
 from syncd.settings import SourceSettings
 from syncd.spark.failures import is_row_too_wide, map_spark_error
@@ -26,7 +26,7 @@ from syncd.spark.jdbc import (
 )
 from syncd.spark.pyspark_gateway import narrow_row_session
 from syncd.spark.spark_session import SparkJob, WarmSparkSession
-from syncd.spark.task import RESULT_COLUMN, ReadTaskSpec, WindowWriter, rename_fields
+from syncd.spark.window_task import RESULT_COLUMN, ReadTaskSpec, WindowWriter, rename_fields
 from watermarks.errors import HintedError, Misuse
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from syncd.concurrency.resource_pool import NO_PASS, ResourcePool
 from syncd.concurrency.running_pass import RunningPass, run_in_thread
 from syncd.errors import PassStopped, ReaderDown
 from syncd.host.directories import find_cache, find_jars
-from syncd.host.jars import MARIADB_DRIVER, MYSQL_DRIVER, fetch_archive
+from syncd.host.jar_download import MARIADB_DRIVER, MYSQL_DRIVER, fetch_archive
 from syncd.settings import SparkSettings
 from syncd.spark.jvm import start_jvm
 from syncd.spark.pyspark_gateway import (

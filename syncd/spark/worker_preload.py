@@ -22,7 +22,7 @@ def preload_modules() -> None:
     import pandas  # noqa: ICN001, F401  # PySpark asks for its version
     import pyspark.worker  # noqa: F401  # only loaded
 
-    import syncd.spark.task  # noqa: F401  # as above
+    import syncd.spark.window_task  # noqa: F401  # as above
 
     gc.freeze()
 

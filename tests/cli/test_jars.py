@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from syncd.host.jars import ARTIFACTS, MARIADB_DRIVER
+from syncd.host.jar_download import ARTIFACTS, MARIADB_DRIVER
 
 ENVIRON = {name: value for name, value in os.environ.items() if not name.startswith("SYNCD_")}
 

@@ -17,8 +17,8 @@ import yaml
 from syncd.config.check import read_settings
 from syncd.daemon.routes import PUBLIC_PATHS
 from syncd.error_classes import ExitCode
-from syncd.host.jars import ARTIFACTS
-from syncd.lake.keys import hour_marker_key
+from syncd.host.jar_download import ARTIFACTS
+from syncd.lake.object_keys import hour_marker_key
 from syncd.settings import DaemonSettings, Settings
 from tests.builders import NOON, ORDERS
 from tests.deploy.commands import require_command

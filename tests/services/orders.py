@@ -7,7 +7,7 @@ from typing import Any
 
 from syncd.datatypes.columns import ColumnMapping, Policies
 from syncd.datatypes.source_table import SourceColumn, SourceIndex, SourceTable
-from syncd.lake.window_reads import OrderField, ReadRequest, WindowQuery
+from syncd.lake.read_requests import OrderField, ReadRequest, WindowQuery
 from syncd.mysql.sql import identity_sql
 from syncd.sandbox.mysql import MySqlAddress
 from syncd.settings import Secret, SourceSettings, StreamSettings, Tls

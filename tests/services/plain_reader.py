@@ -9,11 +9,11 @@ import pyarrow as pa
 import pymysql.cursors
 
 from syncd.datatypes.columns import TransferType
-from syncd.lake.window_reads import Part, ReadRequest, ReadResult, WindowQuery
+from syncd.lake.read_requests import Part, ReadRequest, ReadResult, WindowQuery
 from syncd.mysql.connection import connect
 from syncd.parquet.column_values import SOURCE_ARROW_TYPES
 from syncd.settings import LakeSettings, SourceSettings
-from syncd.spark.task import RESULT_COLUMN, ReadTaskSpec, WindowWriter
+from syncd.spark.window_task import RESULT_COLUMN, ReadTaskSpec, WindowWriter
 
 AT_ONCE = 20_000
 

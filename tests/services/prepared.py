@@ -15,13 +15,13 @@ from syncd.extract.column_additions import find_added_columns, find_redeclared_c
 from syncd.extract.delete_batches import DeletedKeys, find_delete_manifest
 from syncd.lake.batch_number import batch_to_number
 from syncd.lake.column_history import EarlierBatches
-from syncd.lake.keys import batch_prefix, part_key
 from syncd.lake.manifest import Manifest, Tombstones
-from syncd.lake.window_reads import Part, ReadResult
+from syncd.lake.object_keys import batch_prefix, part_key
+from syncd.lake.read_requests import Part, ReadResult
 from syncd.parquet.batch_conversion import file_schema
 from syncd.parquet.part_writer import ROW_GROUP_ROWS, PartWriter
 from syncd.s3.lake_client import S3Lake
-from syncd.s3.part_files import write_deleted_keys
+from syncd.s3.part_upload import write_deleted_keys
 from syncd.settings import MetadataColumn, Mode, StreamSettings, TargetSettings
 from syncd.tables.column_changes import describe_columns
 from syncd.tables.column_defaults import AddedColumn

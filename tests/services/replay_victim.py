@@ -17,11 +17,11 @@ from syncd.app.pass_factory import PassOptions
 from syncd.app.stage_services import StageService
 from syncd.config.check import read_settings
 from syncd.lake.quarantine import RestoreRequest
-from syncd.s3.part_files import PartsWriter
+from syncd.s3.part_upload import PartsWriter
 from tests.services.victim import Point, StoppingStore
 
 if TYPE_CHECKING:
-    from syncd.lake.window_reads import Part, ReadResult
+    from syncd.lake.read_requests import Part, ReadResult
     from syncd.s3.lake_client import S3Lake
     from syncd.s3.quarantine_files import LakeQuarantineRestorer
     from watermarks.store import Store

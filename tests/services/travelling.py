@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from syncd.datatypes.columns import ColumnMapping, TransferType
 from syncd.lake.batch_number import batch_to_number
-from syncd.lake.keys import batch_prefix, batch_quarantine_prefix
-from syncd.lake.window_reads import Part, ReadResult
+from syncd.lake.object_keys import batch_prefix, batch_quarantine_prefix
+from syncd.lake.read_requests import Part, ReadResult
 from syncd.parquet.column_values import SOURCE_ARROW_TYPES
-from syncd.spark.task import RESULT_COLUMN, ReadTaskSpec, WindowWriter
+from syncd.spark.window_task import RESULT_COLUMN, ReadTaskSpec, WindowWriter
 from tests.services.prepared import Prepared, Row, numbers
 from watermarks.batch import Plan
 

@@ -19,7 +19,7 @@ from syncd.app.pass_factory import PassOptions
 from syncd.app.stage_services import StageService
 from syncd.concurrency.running_pass import RunningPass
 from syncd.config.check import read_settings
-from syncd.lake.window_reads import ReadRequest, ReadResult
+from syncd.lake.read_requests import ReadRequest, ReadResult
 from watermarks.store import Revision, Store, StoredObject
 
 if TYPE_CHECKING:

@@ -54,8 +54,8 @@ def import_(**options: Any) -> None:  # noqa: ANN401  # options of click arrive 
     earlier tool, without the rows that can still change at the source. If both sides are equal, sets the marks there,
     and the next run reads newer rows. If they differ, sets nothing, and exits with 7.
     """
+    from syncd.app.dry_run import open_import_inspector
     from syncd.app.operator_context import current_operator
-    from syncd.app.preview import open_import_inspector
     from syncd.operations.import_tables import ImportRequest
 
     with open_operator_context(options["config"]) as context:

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from syncd.concurrency.primitives import wait_until
+from syncd.concurrency.thread_helpers import wait_until
 from syncd.errors import LakeDown, LakeUnfit, RowOutsideWindow, SchemaDrift, SourceDown, SourceReplaced, SourceUnfit
-from syncd.lake.window_reads import Part, ReadRequest, WindowQuery
+from syncd.lake.read_requests import Part, ReadRequest, WindowQuery
 from syncd.s3.lake_client import S3Lake
 from syncd.sandbox.faults.s3 import S3Fault, S3FaultKind, S3Proxy, S3Request
 from syncd.sandbox.faults.tcp import TcpProxy

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from syncd.concurrency.primitives import wait_until
+from syncd.concurrency.thread_helpers import wait_until
 from syncd.errors import ReaderDown
 from syncd.settings import SparkSettings
 from syncd.spark.spark_session import WarmSparkSession
@@ -51,7 +51,7 @@ import threading
 from datetime import timedelta
 from syncd.spark import spark_session as module
 from syncd.spark.spark_session import WarmSparkSession
-from syncd.concurrency.primitives import wait_until
+from syncd.concurrency.thread_helpers import wait_until
 from syncd.errors import ReaderDown
 from syncd.settings import SparkSettings
 now = [0.0]
@@ -130,7 +130,7 @@ import os, sys, threading
 from pathlib import Path
 from syncd.spark import pyspark_gateway as gateway, spark_session as module
 from syncd.spark.spark_session import WarmSparkSession
-from syncd.concurrency.primitives import wait_until
+from syncd.concurrency.thread_helpers import wait_until
 from syncd.errors import ReaderDown
 from syncd.settings import SparkSettings
 session, begun = WarmSparkSession(SparkSettings()), Path(sys.argv[1])
@@ -345,11 +345,11 @@ def test_a_new_worker_has_loaded_what_a_task_wants(session: WarmSparkSession) ->
     """Spark ends a worker after a minute without work: each batch of a stream that rests longer would load it anew."""
 
     def tell(_: object) -> Iterator[pa.RecordBatch]:
-        yield pa.record_batch({"told": [" ".join({"pandas", "syncd.spark.task"} & set(sys.modules))]})
+        yield pa.record_batch({"told": [" ".join({"pandas", "syncd.spark.window_task"} & set(sys.modules))]})
 
     rows = session.run(lambda spark: spark.range(1).mapInArrow(tell, "told string").collect(), within=120)
 
-    assert {word for row in rows for word in row[0].split()} == {"pandas", "syncd.spark.task"}
+    assert {word for row in rows for word in row[0].split()} == {"pandas", "syncd.spark.window_task"}
 
 
 def test_a_job_that_takes_too_long_is_cancelled_and_the_session_goes_on(session: WarmSparkSession) -> None:

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from syncd.datatypes.columns import Policies, Policy
-from syncd.lake.window_reads import Part, WindowQuery
+from syncd.lake.read_requests import Part, WindowQuery
 from syncd.mysql.connection import session_setup_statement
 from syncd.mysql.sql import MARIADB_IDENTITY_PREFIX
 from syncd.s3.lake_client import S3Lake

@@ -9,7 +9,7 @@ from syncd.extract.extract_pass import ExtractOutcome, ExtractPass
 from syncd.lake.manifest import Manifest
 from syncd.lake.quarantine import QuarantinedRow
 from syncd.load.quarantine_listing import Quarantine, QuarantineListing
-from syncd.load.replay import ReplayProducer
+from syncd.load.quarantine_replay import ReplayProducer
 from syncd.s3.quarantine_files import LakeQuarantineRestorer
 from tests.builders import RUN, make_process
 from tests.integration.load.conftest import Loader

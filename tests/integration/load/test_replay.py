@@ -7,7 +7,7 @@ import pytest
 
 from syncd.datatypes.columns import Policies, Policy
 from syncd.errors import ConfigError
-from syncd.load.replay import QuarantinedRowsMissing
+from syncd.load.quarantine_replay import QuarantinedRowsMissing
 from syncd.settings import MetadataColumn, Mode
 from tests.integration.load.conftest import Loader, Reader
 from tests.integration.load.replays import Replayer

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from syncd.app.stage_services import StageService
-from syncd.concurrency.primitives import locked_cached_property
+from syncd.concurrency.thread_helpers import locked_cached_property
 from syncd.config.check import read_settings
 from syncd.s3.lake_client import S3Lake
 from syncd.sandbox.redshift import RedshiftStandIn

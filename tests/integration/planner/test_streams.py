@@ -16,7 +16,7 @@ from syncd.extract.plan_rules import ExtractRequest
 from syncd.mysql.connection import connect
 from syncd.mysql.shared_horizon import ServerHorizons
 from syncd.ports.source import ServerTimeBreak
-from syncd.s3.state_stores import StoredGrowthNotes, StoredHorizonNotes
+from syncd.s3.horizon_note_store import StoredGrowthNotes, StoredHorizonNotes
 from syncd.settings import EpochUnit, FirstRun, Mode, NullCursor, Schedule, StreamSettings
 from tests.integration.planner.chains import Stream, Told, passage
 from tests.integration.planner.servers import Server, rows_of

@@ -13,7 +13,7 @@ from syncd.mysql.connection import Connection, connect
 from syncd.mysql.replica_horizon import ReplicaOnlyHorizons
 from syncd.mysql.shared_horizon import ServerHorizons
 from syncd.mysql.source import QUERY_KIND, MySqlSource, SourceConnection, SourceConnectionPool
-from syncd.s3.state_stores import StoredHorizonNotes
+from syncd.s3.horizon_note_store import StoredHorizonNotes
 from syncd.sandbox.running_sandbox import Sandbox
 from syncd.settings import StreamSettings
 from tests.integration.planner.chains import Rows, Stream, Told

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pymysql
 import pytest
 
-from syncd.concurrency.primitives import wait_until
+from syncd.concurrency.thread_helpers import wait_until
 from syncd.sandbox.faults.tcp import TcpProxy
 from syncd.sandbox.mysql import MySqlAddress
 from syncd.sandbox.running_sandbox import Sandbox

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import redshift_connector
 
-from syncd.concurrency.primitives import wait_until
+from syncd.concurrency.thread_helpers import wait_until
 from syncd.sandbox.process import ProcessId, find_marked
 from syncd.sandbox.running_sandbox import Sandbox
 from syncd.sandbox.shop.shop_setup import ensure_shop

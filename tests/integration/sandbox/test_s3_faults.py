@@ -13,7 +13,7 @@ from botocore.exceptions import (
     ResponseStreamingError,
 )
 
-from syncd.concurrency.primitives import wait_until
+from syncd.concurrency.thread_helpers import wait_until
 from syncd.sandbox.faults.s3 import S3Fault, S3FaultKind, S3Proxy, S3Request
 from syncd.sandbox.running_sandbox import Sandbox
 from syncd.sandbox.s3 import S3Address

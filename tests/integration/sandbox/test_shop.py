@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from syncd.concurrency.primitives import wait_until
+from syncd.concurrency.thread_helpers import wait_until
 from syncd.sandbox.mysql import MySqlAddress
 from syncd.sandbox.running_sandbox import Sandbox
 from syncd.sandbox.shop.schema import TABLES, count_rows, drop_tables

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from syncd.concurrency.primitives import wait_until
+from syncd.concurrency.thread_helpers import wait_until
 from syncd.errors import LakeDown, SourceDown
 from syncd.sandbox.process import LOOPBACK, ProcessId
 from syncd.sandbox.running_sandbox import Sandbox

@@ -14,7 +14,7 @@ from syncd.mysql.connection import Connection, connect
 from syncd.mysql.shared_horizon import ServerHorizons
 from syncd.ports.request_stats import ExternalCall, HorizonLagMeasured, SourceQueried, SourceQueryPurpose
 from syncd.ports.source import Horizon, HorizonRequest, TableName
-from syncd.s3.state_stores import StoredHorizonNotes
+from syncd.s3.horizon_note_store import StoredHorizonNotes
 from syncd.settings import Secret, SourceSettings, Tls
 from tests.services.clients import Client, eventually, is_gone, state_of
 from watermarks.stores.memory import MemoryStore

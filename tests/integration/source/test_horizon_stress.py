@@ -13,7 +13,7 @@ import pytest
 from syncd.mysql.connection import connect
 from syncd.mysql.shared_horizon import ServerHorizons
 from syncd.ports.source import Horizon, HorizonRequest, TableName
-from syncd.s3.state_stores import StoredHorizonNotes
+from syncd.s3.horizon_note_store import StoredHorizonNotes
 from syncd.settings import Secret, SourceSettings, Tls
 from syncd.tables.order_clock import truncate_to_step
 from tests.services.clients import Client, eventually

@@ -15,7 +15,7 @@ import pytest
 from syncd.error_classes import ExitCode, exit_code_for
 from syncd.errors import LakeDown, LakeUnfit, ReaderDown, SourceDown, SourceUnfit
 from syncd.events import BatchAbandoned, BatchPlanned, StreamEvent
-from syncd.lake.window_reads import ReadRequest, ReadResult
+from syncd.lake.read_requests import ReadRequest, ReadResult
 from syncd.sandbox.faults.s3 import S3Fault, S3FaultKind, S3Proxy, S3Request
 from syncd.sandbox.faults.tcp import TcpProxy
 from tests.integration.stage.conftest import Pipe

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from syncd.concurrency.primitives import wait_until as came_true
+from syncd.concurrency.thread_helpers import wait_until as came_true
 from syncd.errors import SourceDown, SourceUnfit
 from syncd.extract.extract_pass import ExtractState
 from syncd.mysql.connection import connect

@@ -8,7 +8,7 @@ import pytest
 
 from syncd.datatypes.columns import Policies
 from syncd.errors import SourceDown, SourceUnfit
-from syncd.lake.window_reads import ReadRequest, ReadResult, WindowQuery
+from syncd.lake.read_requests import ReadRequest, ReadResult, WindowQuery
 from syncd.mysql.sql import identity_sql
 from syncd.s3.lake_client import S3Lake
 from syncd.sandbox.faults.tcp import TcpProxy

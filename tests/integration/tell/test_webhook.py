@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from syncd.concurrency.primitives import wait_until
+from syncd.concurrency.thread_helpers import wait_until
 from syncd.errors import SchemaDrift
 from syncd.events import PassEnded
 from syncd.observe.board import Board, configured_streams

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from syncd.cli.main import syncd
 from syncd.errors import SourceDown
-from syncd.lake.window_reads import ReadRequest, ReadResult
+from syncd.lake.read_requests import ReadRequest, ReadResult
 from syncd.verify.result import ComparisonState, DifferenceKind
 from tests.integration.verify.conftest import Both
 from tests.services.planted import plant, statements

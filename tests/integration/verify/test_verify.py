@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from syncd.cli.main import syncd
 from syncd.lake.manifest import Manifest
-from syncd.lake.window_reads import NULL_CURSOR_COUNT
+from syncd.lake.read_requests import NULL_CURSOR_COUNT
 from syncd.verify.digest_forms import SHORT_TEXT_BYTES
 from syncd.verify.result import ComparisonResult, ComparisonState, DifferenceKind
 from tests.integration.verify.conftest import Both

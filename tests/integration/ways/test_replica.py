@@ -8,7 +8,7 @@ from time import monotonic
 
 import pytest
 
-from syncd.concurrency.primitives import wait_until
+from syncd.concurrency.thread_helpers import wait_until
 from syncd.datatypes.source_table import ServerInfo
 from syncd.errors import SourceDown, SourceUnfit
 from syncd.mysql.connection import Connection, connect

@@ -9,8 +9,8 @@ from itertools import count
 
 import pytest
 
-from syncd.concurrency.primitives import wait_until
 from syncd.concurrency.resource_pool import ResourcePool
+from syncd.concurrency.thread_helpers import wait_until
 from syncd.errors import ServerChanged, SourceDown, SourceUnfit
 from syncd.mysql.connection import Connection, connect
 from syncd.mysql.replica import read_log_end, read_replication, wait_until_caught_up
@@ -18,7 +18,7 @@ from syncd.mysql.replica_horizon import ReplicaOnlyHorizons, ReplicatedHorizons
 from syncd.mysql.shared_horizon import ServerHorizons
 from syncd.mysql.source import MySqlSource, SourceConnectionPool
 from syncd.ports.source import HorizonRequest, TableName
-from syncd.s3.state_stores import StoredHorizonNotes
+from syncd.s3.horizon_note_store import StoredHorizonNotes
 from syncd.settings import SourceSettings
 from tests.services.guarded import sandbox_of, settings_of
 from tests.services.replication import follow, rows, run, server_of

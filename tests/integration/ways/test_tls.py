@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from syncd.concurrency.primitives import wait_until
+from syncd.concurrency.thread_helpers import wait_until
 from syncd.errors import ConfigError, SourceUnfit
 from syncd.mysql.connection import Connection, connect
 from syncd.sandbox.process import LOOPBACK

@@ -14,7 +14,7 @@ from time import monotonic
 import asyncssh
 import pytest
 
-from syncd.concurrency.primitives import wait_until
+from syncd.concurrency.thread_helpers import wait_until
 from syncd.errors import SourceDown, SourceUnfit
 from syncd.sandbox.faults.tcp import TcpProxy
 from syncd.sandbox.process import LOOPBACK

@@ -9,7 +9,7 @@ from typing import Any
 from syncd.app.marker_sink import MarkerSink
 from syncd.events import BatchesLoaded, PassEnded
 from syncd.lake.completion_markers import CompletionMarker
-from syncd.lake.keys import latest_marker_key
+from syncd.lake.object_keys import latest_marker_key
 from syncd.settings import LakeSettings, Settings, StreamSettings, TargetSettings
 from tests.builders import NOON, ORDERS, at
 from watermarks.batch import BatchId

@@ -10,7 +10,7 @@ from syncd.datatypes.columns import ColumnMapping
 from syncd.datatypes.source_table import SourceColumn, SourceIndex, SourceTable
 from syncd.extract.delete_batches import DeletedKeys, find_delete_manifest
 from syncd.lake.manifest import Manifest, Tombstones
-from syncd.lake.window_reads import Part
+from syncd.lake.read_requests import Part
 from syncd.settings import StreamSettings
 from tests.builders import NOON, ORDERS, RUN
 from tests.unit.syncd.extract.test_extract_pass import Bench

@@ -40,8 +40,8 @@ from syncd.extract.batch_producer import ExtractProducer
 from syncd.extract.extract_pass import ExtractOutcome, ExtractPass, ExtractState, PassProducer
 from syncd.lake.column_history import EarlierBatches
 from syncd.lake.manifest import Manifest
+from syncd.lake.read_requests import OrderField, Part, ReadRequest, ReadResult, WindowQuery
 from syncd.lake.removal_records import ListedObject
-from syncd.lake.window_reads import OrderField, Part, ReadRequest, ReadResult, WindowQuery
 from syncd.settings import StreamSettings, TargetSettings
 from syncd.tables.sort_order import RowIdentity
 from tests.builders import NOON, ORDERS, RUN, at, make_increment, make_plan, make_process

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from syncd.lake.completion_markers import MAX_CATCH_UP_HOURS, CompletionMarker, MarkerStore, MarkerUnreadable
-from syncd.lake.keys import hour_marker_key, latest_marker_key
+from syncd.lake.object_keys import hour_marker_key, latest_marker_key
 from tests.builders import NOON, ORDERS
 from watermarks.errors import StoreUnavailable
 from watermarks.store import Revision, Store

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 import pytest
 
 from syncd.datatypes.columns import ColumnMapping, ParquetType, PhysicalType, Policies, Policy, TransferType
-from syncd.lake.keys import batch_quarantine_prefix, parse_quarantine_batch
 from syncd.lake.manifest import Manifest
+from syncd.lake.object_keys import batch_quarantine_prefix, parse_quarantine_batch
 from syncd.lake.quarantine import (
     QuarantineReason,
     ReplayNote,

@@ -14,7 +14,7 @@ from syncd.mysql.connection import Connection
 from syncd.mysql.horizon_poll import Poller
 from syncd.mysql.shared_horizon import POLLER_KIND, ServerHorizons
 from syncd.ports.source import Horizon, HorizonRequest, TableName
-from syncd.s3.state_stores import StoredHorizonNotes
+from syncd.s3.horizon_note_store import StoredHorizonNotes
 from syncd.settings import Secret, SourceSettings
 from tests.services.clients import eventually
 from watermarks.stores.memory import MemoryStore

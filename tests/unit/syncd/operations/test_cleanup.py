@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 import pytest
 
-from syncd.lake.keys import is_amended, parse_data_batch
+from syncd.lake.object_keys import is_amended, parse_data_batch
 from syncd.lake.removal_records import ListedObject, RemovalRecord
 from syncd.operations.cleanup_rules import (
     CleaningBasis,

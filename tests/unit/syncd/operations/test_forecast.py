@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from syncd.lake.window_reads import PART_BYTES
+from syncd.lake.read_requests import PART_BYTES
 from syncd.operations.run_forecast import ExtractForecast, LoadForecast, RowCosts
 
 RATES = RowCosts(read_seconds=0.001, load_seconds=0.002, bytes=100.0)

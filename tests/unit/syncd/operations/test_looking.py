@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from datetime import timedelta
 
-from syncd.lake.keys import stream_quarantine_prefix
 from syncd.lake.manifest import Manifest
+from syncd.lake.object_keys import stream_quarantine_prefix
+from syncd.lake.read_requests import Part
 from syncd.lake.removal_records import ListedObject
-from syncd.lake.window_reads import Part
 from syncd.load.quarantine_listing import Quarantine
 from syncd.operations.cleanup_preview import CleaningSearch
 from syncd.operations.cleanup_rules import RemovalReason

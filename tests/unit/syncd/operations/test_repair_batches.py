@@ -12,7 +12,7 @@ from syncd.error_classes import ExitCode, exit_code_for
 from syncd.errors import ServerChanged
 from syncd.extract.delete_batches import find_delete_manifest
 from syncd.extract.extract_pass import ExtractOutcome
-from syncd.lake.window_reads import Part
+from syncd.lake.read_requests import Part
 from syncd.operations.repair_batches import DeletedRowGroup, RepairPlan, RepairProducer, plan_repair
 from syncd.settings import Deletes, StreamSettings, TargetSettings
 from syncd.verify.result import ComparisonResult, Difference, DifferenceKind

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from syncd.datatypes.columns import ColumnMapping
 from syncd.datatypes.source_table import SourceColumn, SourceTable
 from syncd.errors import RowOutsideWindow
-from syncd.lake.window_reads import OrderField
+from syncd.lake.read_requests import OrderField
 from syncd.parquet.column_values import SOURCE_ARROW_TYPES
 from syncd.parquet.window_check import PositionSpan, WindowCheck
 from syncd.settings import StreamSettings

@@ -7,7 +7,7 @@ import pytest
 
 from syncd.lake.amendment import Amendment, amendment_key
 from syncd.lake.manifest import Manifest
-from syncd.lake.window_reads import Part
+from syncd.lake.read_requests import Part
 from syncd.redshift.amendments import Amendments
 from tests.builders import ORDERS, make_link
 from watermarks.cursor import START_CURSOR

@@ -18,13 +18,13 @@ from syncd.datatypes.source_table import SourceColumn, SourceTable
 from syncd.lake.batch_number import BATCH_COLUMN
 from syncd.lake.manifest import Manifest
 from syncd.lake.quarantine import QuarantinedFile, RestoreRequest
-from syncd.lake.window_reads import Part
+from syncd.lake.read_requests import Part
 from syncd.parquet.batch_conversion import REASON_COLUMN, Conversion, file_schema
 from syncd.parquet.column_values import SOURCE_ARROW_TYPES
 from syncd.redshift.split_file import FileRefusals, RefusedFileRow, split_file
 from syncd.s3.lake_client import WrittenObject
 from syncd.s3.parquet_reader import ParquetPart, RangedFile, find_key
-from syncd.s3.part_files import PartsWriter
+from syncd.s3.part_upload import PartsWriter
 from syncd.s3.quarantine_files import LakeQuarantineRestorer
 from syncd.settings import StreamSettings
 from syncd.tables.column_mapping import map_columns

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from syncd.concurrency.primitives import wait_until
+from syncd.concurrency.thread_helpers import wait_until
 from syncd.sandbox.process import ProcessId, find_marked, launch
 
 STUBBORN = (

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from syncd.spark.worker_preload import preload_modules
 preload_modules()
-assert {"botocore", "pandas", "pyarrow", "pyspark.worker", "syncd.spark.task"} <= set(sys.modules)
+assert {"botocore", "pandas", "pyarrow", "pyspark.worker", "syncd.spark.window_task"} <= set(sys.modules)
 assert gc.get_freeze_count() > 50_000
 assert len(list(Path("/proc/self/task").iterdir())) == 1
 """

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from syncd.datatypes.columns import ColumnMapping
 from syncd.lake.batch_number import batch_to_number
-from syncd.lake.keys import day_prefix, part_key
-from syncd.lake.window_reads import Part
+from syncd.lake.object_keys import day_prefix, part_key
+from syncd.lake.read_requests import Part
 from syncd.parquet.batch_conversion import file_schema
 from syncd.parquet.part_writer import PartWriter, WrittenPart
 from syncd.parquet.window_check import PositionSpan

@@ -1,6 +1,6 @@
 import pytest
 
-from syncd.horizon.statements import (
+from syncd.horizon.running_statements import (
     is_ddl,
     is_past_locking,
     is_replication,

@@ -14,9 +14,9 @@ from syncd.horizon import (
     WritingTransaction,
     compute_horizons,
 )
-from syncd.horizon.notes import MAX_BREAKS, MAX_CANDIDATES, merge_breaks
-from syncd.horizon.readings import STAMP_TO_TIMER_GAP
-from syncd.horizon.rule import FULL_NOTES_RETENTION
+from syncd.horizon.horizon_notes import MAX_BREAKS, MAX_CANDIDATES, merge_breaks
+from syncd.horizon.horizon_rule import FULL_NOTES_RETENTION
+from syncd.horizon.transaction_readings import STAMP_TO_TIMER_GAP
 from syncd.ports.source import Horizon, HorizonRequest, ServerTimeBreak, TableName
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from syncd.extract.reread import RereadReason, find_reread_reason
+from syncd.extract.reread_after_clock_break import RereadReason, find_reread_reason
 from syncd.ports.source import Horizon, ServerTimeBreak
 from tests.builders import ORDERS, make_increment
 from watermarks.batch import BatchId, Plan

@@ -11,12 +11,12 @@ from typing import Any, Final
 import pyarrow as pa
 
 from syncd.datatypes.columns import ColumnMapping, Policies
-from syncd.lake.keys import part_key
-from syncd.lake.window_reads import NULL_CURSOR_COUNT, OrderField
+from syncd.lake.object_keys import part_key
+from syncd.lake.read_requests import NULL_CURSOR_COUNT, OrderField
 from syncd.parquet.batch_conversion import Conversion
 from syncd.parquet.window_check import WindowCheck
 from syncd.s3.lake_client import S3Lake
-from syncd.s3.part_files import PartsWriter
+from syncd.s3.part_upload import PartsWriter
 from syncd.settings import LakeSettings
 from watermarks.errors import HintedError
 from watermarks.window import Window

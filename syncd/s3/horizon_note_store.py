@@ -4,8 +4,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from syncd.horizon import HorizonNotes
+from syncd.horizon.horizon_notes import merge_breaks
 from syncd.horizon.key_gaps import SeenKey, from_bytes, to_bytes
-from syncd.horizon.notes import merge_breaks
 from watermarks.errors import OutcomeUnknown, Stale, Transient
 from watermarks.names import StreamName, escape_name
 from watermarks.store import Revision, Store

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from syncd.extract.read_ahead import AheadScan, find_last_scan
+from syncd.extract.ahead_of_horizon import AheadScan, find_last_scan
 from tests.builders import ORDERS, at, make_increment
 from watermarks.batch import BatchId, BatchKind, BatchLink, Plan
 from watermarks.cursor import START_CURSOR, format_instant

@@ -11,8 +11,8 @@ from typing import Any, Final
 from syncd.errors import ConfigError
 from syncd.events import BatchPlanned, EventListener
 from syncd.lake.batch_number import BATCH_COLUMN, batch_to_number
-from syncd.lake.keys import batch_prefix, batch_quarantine_prefix
 from syncd.lake.manifest import Manifest
+from syncd.lake.object_keys import batch_prefix, batch_quarantine_prefix
 from syncd.lake.quarantine import (
     QuarantinedFile,
     QuarantineRestorer,

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from syncd.horizon.statements import is_ignored, is_past_locking
+from syncd.horizon.running_statements import is_ignored, is_past_locking
 from syncd.ports.source import TableName
 
 NO_CONNECTION = 0

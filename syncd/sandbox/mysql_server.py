@@ -18,7 +18,7 @@ from typing import Final
 
 from syncd.errors import NotReady, SourceDown
 from syncd.host.directories import hold_lock, make_writable, remove_leftovers
-from syncd.host.jars import FETCH_TIMEOUT_SECONDS, MARIADB_SERVER, fetch_archive
+from syncd.host.jar_download import FETCH_TIMEOUT_SECONDS, MARIADB_SERVER, fetch_archive
 from syncd.sandbox.mysql import MySqlAddress
 from syncd.sandbox.process import LOOPBACK
 from syncd.sandbox.sandbox_dirs import SandboxPaths, read_secret, write_once, write_private

@@ -11,9 +11,9 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from syncd.events import WaitKind, WaitReason, with_context
-from syncd.horizon.notes import HorizonNotes, IdCandidate, merge_breaks, thin_candidates
-from syncd.horizon.readings import NO_CONNECTION, HorizonPoll, ServerThread, Visibility, WritingTransaction
-from syncd.horizon.statements import may_write
+from syncd.horizon.horizon_notes import HorizonNotes, IdCandidate, merge_breaks, thin_candidates
+from syncd.horizon.running_statements import may_write
+from syncd.horizon.transaction_readings import NO_CONNECTION, HorizonPoll, ServerThread, Visibility, WritingTransaction
 from syncd.ports.source import Horizon, HorizonRequest, ServerTimeBreak, TableName
 from watermarks.cursor import format_instant
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from syncd.horizon import HorizonNotes, IdCandidate
-from syncd.horizon.notes import FORMAT, MAX_CANDIDATES, VERSION, thin_candidates
+from syncd.horizon.horizon_notes import FORMAT, MAX_CANDIDATES, VERSION, thin_candidates
 from syncd.ports.source import ServerTimeBreak, TableName
 from watermarks.codec import encode
 from watermarks.errors import StateUnreadable

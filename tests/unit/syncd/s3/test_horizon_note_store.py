@@ -5,7 +5,7 @@ import pytest
 
 from syncd.horizon import HorizonNotes
 from syncd.ports.source import ServerTimeBreak
-from syncd.s3.state_stores import StoredHorizonNotes
+from syncd.s3.horizon_note_store import StoredHorizonNotes
 from watermarks.errors import OutcomeUnknown, StateUnreadable, StoreUnavailable
 from watermarks.store import Revision, StoredObject
 from watermarks.stores.memory import MemoryStore
