@@ -3,7 +3,6 @@
 import logging
 import threading
 from collections.abc import Callable
-from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from syncd.events import BatchesLoaded, BatchExtracted, PassEnded, StreamEvent
@@ -54,9 +53,7 @@ class MarkerSink:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._changed:
             self._over = True
             self._changed.notify()

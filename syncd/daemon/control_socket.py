@@ -15,7 +15,6 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 from syncd.daemon.config_reload import reload_pending
@@ -49,9 +48,7 @@ class ControlServer:
             self._sockets = opening.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._sockets.close()
 
     @contextmanager

@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from types import TracebackType
 from typing import Final, Self, TextIO
 
 from syncd.app.lake_access import open_quick_lake, open_store
@@ -69,9 +68,7 @@ class EventSinks:
             self._readers.append(self._marker_sink)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     def __call__(self, event: StreamEvent) -> None:

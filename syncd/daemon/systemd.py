@@ -3,11 +3,9 @@
 import os
 import socket
 import threading
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Final, Protocol, Self
 
 from watermarks.clock import Clock
@@ -40,10 +38,6 @@ class SystemdNoticeSocket:
     def notify_ready(self, status: str = "") -> None:
         """Report that the start, or a reload, is complete."""
         self._send("READY=1", *_status_line(status))
-
-    def notify_reloading(self) -> None:
-        """Report a reload; `notify_ready` ends it."""
-        self._send("RELOADING=1", f"MONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
 
     def notify_stopping(self, status: str = "") -> None:
         self._send("STOPPING=1", *_status_line(status))
@@ -110,9 +104,7 @@ class SystemdNotifier:
             self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         if self._thread.is_alive():
             self._thread.join()

@@ -48,11 +48,6 @@ class HorizonNotes:
     breaks: tuple[ServerTimeBreak, ...] = ()
     """Breaks for which streams have to read again, oldest first."""
 
-    @property
-    def has_unknown_writers(self) -> bool:
-        """Return whether transactions are open that began before the first poll."""
-        return None in self.first_stamps.values()
-
     def to_bytes(self) -> bytes:
         return encode(FORMAT, VERSION, self._to_fields())
 

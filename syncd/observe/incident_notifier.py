@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 from queue import Empty, SimpleQueue
-from types import TracebackType
 from typing import Final, Self
 
 from syncd.observe.board import Board
@@ -180,9 +179,7 @@ class IncidentNotifier:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join()
         self._notify_changes()

@@ -6,7 +6,6 @@ import queue
 import select
 import threading
 from collections.abc import Callable
-from types import TracebackType
 from typing import Final, Self
 
 MAX_QUEUED_LINES: Final = 10_000
@@ -39,9 +38,7 @@ class LineWriter:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         try:
             self._queue.put(None, timeout=LOG_FLUSH_SECONDS)
         except queue.Full:

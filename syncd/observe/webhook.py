@@ -7,7 +7,6 @@ import urllib.error
 import urllib.request
 from collections import deque
 from collections.abc import Callable
-from types import TracebackType
 from typing import Final, Self
 
 import stamina
@@ -120,9 +119,7 @@ class NotificationQueue:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._changed:
             self._is_closing = True
             self._changed.notify()

@@ -3,7 +3,6 @@
 import hashlib
 import secrets
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -149,11 +148,6 @@ def as_subquery(statement: str) -> str:
     of all statements would be one relation to Spark, but would copy every row once more.
     """
     return f"({statement}) AS q"
-
-
-def redact_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties in the form that an error may show."""
-    return {name: "***" if name == "password" else value for name, value in properties.items()}
 
 
 def prepare_trust_store(spark: "SparkSession", ca: Path | None, *, driver: str) -> str | None:

@@ -9,7 +9,6 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotInTime
 from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
 from typing import Final, Self
 
 from syncd.errors import SourceDown, SourceUnfit
@@ -83,9 +82,7 @@ class SshTunnel:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._close()
 
     def local_address(self) -> tuple[str, int]:

@@ -3,7 +3,6 @@
 import sys
 import time
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 import click
@@ -35,9 +34,7 @@ class DemoLineDisplay:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         return
 
     def print_message(self, line: str) -> None:
@@ -75,9 +72,7 @@ class DemoLiveDisplay(DemoLineDisplay):
         self._live: Live | None = None
         self._build_frame = partial(_build_table, (), written=lambda: 0, ends=None)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop()
 
     def print_message(self, line: str) -> None:

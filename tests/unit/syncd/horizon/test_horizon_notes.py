@@ -45,11 +45,6 @@ def test_notes_of_the_first_form_know_of_no_breaks() -> None:
     )
 
 
-def test_unknown_writers_are_told() -> None:
-    assert FULL.has_unknown_writers
-    assert not HorizonNotes(identity="one", t0=T0, first_stamps={"1": T0}).has_unknown_writers
-
-
 @pytest.mark.parametrize(
     ("field", "value"),
     [
