@@ -123,7 +123,7 @@ class PassFactory:
     def repair_producer(
         self, settings: StreamSettings, options: PassOptions, repair: RepairPlan, running_pass: RunningPass
     ) -> RepairProducer:
-        from syncd.s3.part_upload import write_deleted_keys  # noqa: PLC0415  # pyarrow takes long to load
+        from syncd.s3.parts_writer import write_deleted_keys  # noqa: PLC0415  # pyarrow takes long to load
 
         lake, stream = self._resources.lake, settings.stream_name
         return RepairProducer(

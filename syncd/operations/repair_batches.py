@@ -68,7 +68,7 @@ class RepairProducer:
     settings: StreamSettings
     repair: RepairPlan
     write: Callable[..., Sequence[Part]]
-    """Writes the keys of a group to files; see `syncd.s3.part_upload.write_deleted_keys`."""
+    """Writes the keys of a group to files; see `syncd.s3.parts_writer.write_deleted_keys`."""
     wait_reason: str = ""
     complete_before: datetime | None = None
     """Always None: a repair proves no completeness."""

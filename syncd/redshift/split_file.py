@@ -15,7 +15,7 @@ from syncd.parquet.batch_conversion import REASON_COLUMN
 from syncd.parquet.part_writer import DigestingFile, PartWriter, WrittenPart
 from syncd.s3.lake_client import ObjectUpload, S3Lake
 from syncd.s3.parquet_reader import ParquetPart
-from syncd.s3.part_upload import make_part
+from syncd.s3.parts_writer import make_part
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from syncd.lake.read_requests import PART_BYTES, Part, ReadResult
 from syncd.parquet.batch_conversion import REASON_COLUMN, Conversion
 from syncd.s3.lake_client import S3Lake
 from syncd.s3.parquet_reader import ParquetPart
-from syncd.s3.part_upload import PartsWriter
+from syncd.s3.parts_writer import PartsWriter
 from watermarks.document import Stage
 from watermarks.errors import HintedError
 

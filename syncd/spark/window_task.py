@@ -16,7 +16,7 @@ from syncd.lake.read_requests import NULL_CURSOR_COUNT, OrderField
 from syncd.parquet.batch_conversion import Conversion
 from syncd.parquet.window_check import WindowCheck
 from syncd.s3.lake_client import S3Lake
-from syncd.s3.part_upload import PartsWriter
+from syncd.s3.parts_writer import PartsWriter
 from syncd.settings import LakeSettings
 from watermarks.errors import HintedError
 from watermarks.window import Window

@@ -21,7 +21,7 @@ from syncd.lake.read_requests import Part, ReadResult
 from syncd.parquet.batch_conversion import file_schema
 from syncd.parquet.part_writer import ROW_GROUP_ROWS, PartWriter
 from syncd.s3.lake_client import S3Lake
-from syncd.s3.part_upload import write_deleted_keys
+from syncd.s3.parts_writer import write_deleted_keys
 from syncd.settings import MetadataColumn, Mode, StreamSettings, TargetSettings
 from syncd.tables.column_changes import describe_columns
 from syncd.tables.column_defaults import AddedColumn

@@ -17,7 +17,7 @@ from syncd.app.pass_factory import PassOptions
 from syncd.app.stage_services import StageService
 from syncd.config.check import read_settings
 from syncd.lake.quarantine import RestoreRequest
-from syncd.s3.part_upload import PartsWriter
+from syncd.s3.parts_writer import PartsWriter
 from tests.services.victim import Point, StoppingStore
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from syncd.parquet.column_values import SOURCE_ARROW_TYPES
 from syncd.redshift.split_file import FileRefusals, RefusedFileRow, split_file
 from syncd.s3.lake_client import WrittenObject
 from syncd.s3.parquet_reader import ParquetPart, RangedFile, find_key
-from syncd.s3.part_upload import PartsWriter
+from syncd.s3.parts_writer import PartsWriter
 from syncd.s3.quarantine_files import LakeQuarantineRestorer
 from syncd.settings import StreamSettings
 from syncd.tables.column_mapping import map_columns
