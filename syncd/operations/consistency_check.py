@@ -141,7 +141,7 @@ class MarkCheck:
             if newer in links and older in links and links[newer].previous != links[older].digest:
                 broken.append(f"batch {newer} does not name batch {older} as its predecessor")
         if ids and ids[0] in links and links[ids[0]].digest != state.required_extract_progress.last_link_digest:
-            broken.append(f"the newest batch, {ids[0]}, is not the one for which the mark was moved")
+            broken.append(f"the newest batch {ids[0]} is not the one for which the mark was moved")
         if is_whole and ids and ids[-1] in links and links[ids[-1]].previous is not None:
             broken.append(f"batch {ids[-1]} is the first, but names a predecessor")
         for message in broken:

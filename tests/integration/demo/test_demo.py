@@ -108,4 +108,4 @@ def test_two_demonstrations_do_not_share_a_directory(tmp_path: Path) -> None:
     first.communicate(timeout=ENDS_WITHIN)
 
     assert second.returncode == 11
-    assert "at work" in err
+    assert "has been using" in err

@@ -66,7 +66,7 @@ def test_with_the_warehouse_away_the_mark_is_what_is_known(syncd: Make, two_land
     done = told(syncd(two_landed, port=9)("explain", two_landed.table, "id=1", "--json"))
 
     assert done["place"] == "loaded"
-    assert "according to the mark; the warehouse could not be asked" in done["why"]
+    assert "according to the mark; the warehouse could not be queried" in done["why"]
 
 
 def test_a_row_that_is_buried_is_deleted(syncd: Make, prepared: Prepare, loader: Loader) -> None:

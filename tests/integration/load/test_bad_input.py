@@ -414,8 +414,8 @@ ALTERED = {
         SchemaDrift,
         ("no longer has the column name", "with which batch 1-3 was loaded", "ADD COLUMN"),
     ),
-    "alter table {} drop column id": (SchemaDrift, ("has no column id any more", "reset")),
-    "alter table {} rename column name to label": (SchemaDrift, ("has no column name any more",)),
+    "alter table {} drop column id": (SchemaDrift, ("no longer has the column id", "reset")),
+    "alter table {} rename column name to label": (SchemaDrift, ("no longer has the column name",)),
 }
 
 

@@ -256,7 +256,7 @@ def test_a_load_is_not_reset_over_files_that_are_gone(marks: Make, orders: Prepa
     done = made("reset", "-t", orders.table, "--redshift-only", "--yes")
 
     assert done.code == 7
-    assert "the last of them 1-1" in done.err
+    assert "the last of these is batch 1-1" in done.err
     assert f"syncd watermark reset -t shop.{orders.table} --mysql-only" in done.err
     assert made.wrote == set()
     behind = made("set", "-t", orders.table, "--redshift-only", "--after", "1-1", "--yes")

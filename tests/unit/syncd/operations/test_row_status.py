@@ -63,9 +63,9 @@ NOT_SEEN: dict[str, Any] = {"versions": (), "target": target(rows=0)}
 CASES: dict[str, tuple[dict[str, Any], RowStatus, str, str]] = {
     "loaded": ({}, RowStatus.LOADED, "batch 1-2 read it, row 7 of s3://f, and loaded it at 12:00", "nothing"),
     "loaded, as the mark says": (
-        {"target": TargetRow(problem="the warehouse could not be asked: away")},
+        {"target": TargetRow(problem="the warehouse could not be queried: away")},
         RowStatus.LOADED,
-        "according to the mark; the warehouse could not be asked: away",
+        "according to the mark; the warehouse could not be queried: away",
         "nothing",
     ),
     "overwritten": ({"target": target("1-3")}, RowStatus.LOADED, "a newer version, read by batch 1-3", "nothing"),
@@ -202,9 +202,9 @@ CASES: dict[str, tuple[dict[str, Any], RowStatus, str, str]] = {
         "search",
     ),
     "nowhere, and MySQL is away": (
-        {**NOT_SEEN, "source": SourceRow(problem="MySQL could not be asked: away")},
+        {**NOT_SEEN, "source": SourceRow(problem="MySQL could not be queried: away")},
         RowStatus.UNKNOWN,
-        "MySQL could not be asked: away",
+        "MySQL could not be queried: away",
         "MySQL",
     ),
     "in the target alone": (
