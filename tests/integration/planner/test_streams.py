@@ -1120,12 +1120,12 @@ class Altered:
 
 ALTERED = {
     "a column before": Altered(
-        "PRIMARY KEY (b)", "DROP PRIMARY KEY, ADD PRIMARY KEY (a, b)", r"is \(update_at, a, b\) now"
+        "PRIMARY KEY (b)", "DROP PRIMARY KEY, ADD PRIMARY KEY (a, b)", r"is now \(update_at, a, b\)"
     ),
     "another column": Altered(
-        "PRIMARY KEY (b)", "DROP PRIMARY KEY, ADD PRIMARY KEY (c)", r"is \(update_at, c\) now", "n"
+        "PRIMARY KEY (b)", "DROP PRIMARY KEY, ADD PRIMARY KEY (c)", r"is now \(update_at, c\)", "n"
     ),
-    "swapped": Altered("PRIMARY KEY (a, b)", "DROP PRIMARY KEY, ADD PRIMARY KEY (b, a)", r"is \(update_at, b, a\) now"),
+    "swapped": Altered("PRIMARY KEY (a, b)", "DROP PRIMARY KEY, ADD PRIMARY KEY (b, a)", r"is now \(update_at, b, a\)"),
     "another collation": Altered(
         "c VARCHAR(9) COLLATE utf8mb4_general_ci PRIMARY KEY",
         "MODIFY c VARCHAR(9) COLLATE utf8mb4_bin NOT NULL",
