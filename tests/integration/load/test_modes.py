@@ -332,7 +332,7 @@ def test_a_history_whose_mode_becomes_another_stops_with_the_statements_that_mak
     prices.mode = mode
     prices.increment(row(1, 3, name="third"))
 
-    with pytest.raises(SchemaDrift, match=f"the mode is {mode} now") as stopped:
+    with pytest.raises(SchemaDrift, match=f"the mode is now {mode}") as stopped:
         loader.load(prices)
     for statement in filter(str.strip, stopped.value.hint.partition(" or: ")[2].split(";")):
         warehouse.client.run(statement)

@@ -271,7 +271,7 @@ def test_texts_that_became_documents_are_documents(
     orders.increment(sold(2, '{"a": 2}'))
     orders.columns = (ID, UPDATE_AT, json_column("amount"))
     orders.increment(sold(3, '{"a": 3}'))
-    with pytest.raises(SchemaDrift, match=r"the source's column is SUPER now") as caught:
+    with pytest.raises(SchemaDrift, match=r"the source's column is now SUPER") as caught:
         loader.load(orders)
     for statement in filter(str.strip, caught.value.hint.split(";")):
         warehouse.client.run(statement)
