@@ -40,7 +40,7 @@ def main() -> None:
             [found] = run_command("verify", "-t", "orders", config=config, environ=environ)["streams"]
             taken.append(time.perf_counter() - began)
             assert (found["state"], found["rows"]) == ("equal", rows), found
-            fetched = found["fetched"]
+            fetched = found["fetched_rows"]
             began = time.perf_counter()
             with mysql.connect() as connection, connection.cursor() as cursor:
                 digest = f"CONV(LEFT(SHA2(CONCAT_WS(',', {COLUMNS}), 256), 15), 16, 10)"

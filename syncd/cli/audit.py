@@ -73,19 +73,19 @@ def _to_json(result: "StreamResult[AuditResult]") -> dict[str, Any]:
     audited = result.value
     findings = audited.findings if audited else ()
     return result.selected.to_json() | {
-        "whole": audited is not None and not findings,
+        "consistent": audited is not None and not findings,
         "entries": audited.entries if audited else None,
         "batches": audited.batches if audited else None,
         "plans": audited.plans if audited else None,
         "files": audited.files if audited else None,
-        "cleaned": audited.cleaned if audited else None,
-        "read": audited.contents_read if audited else None,
+        "removed_files": audited.cleaned if audited else None,
+        "files_read": audited.contents_read if audited else None,
         "findings": [
             {
-                "about": finding.about,
+                "subject": finding.about,
                 "message": finding.message,
                 "consequence": CONSEQUENCE_BY_SUBJECT[finding.about],
-                "next": finding.remedy,
+                "next_step": finding.remedy,
             }
             for finding in findings
         ],

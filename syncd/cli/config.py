@@ -50,7 +50,7 @@ def check(config: Path, as_json: bool) -> None:
         _report_mistakes(config, error.mistakes, as_json=as_json)
         sys.exit(ExitCode.USAGE)
     if as_json:
-        show_json({"file": str(config), "good": True, "mistakes": [], **_configured_names(settings)})
+        show_json({"file": str(config), "valid": True, "mistakes": [], **_configured_names(settings)})
     else:
         click.echo(f"{config}: no mistakes: {_describe_settings(settings)}")
 
@@ -72,7 +72,7 @@ def schema(as_json: bool) -> None:  # noqa: ARG001  # every command accepts it; 
 
 def _report_mistakes(path: Path, mistakes: "tuple[ConfigMistake, ...]", *, as_json: bool) -> None:
     if as_json:
-        show_json({"file": str(path), "good": False, "mistakes": [asdict(mistake) for mistake in mistakes]})
+        show_json({"file": str(path), "valid": False, "mistakes": [asdict(mistake) for mistake in mistakes]})
     else:
         for mistake in mistakes:
             click.echo(mistake.format_with_location(str(path)))

@@ -159,7 +159,7 @@ def _to_json(result: "DemoResult") -> dict[str, Any]:
         "equal": result.equal,
         "seconds": round(result.seconds, 3),
         "first_row_seconds": result.first_row_seconds and round(result.first_row_seconds, 3),
-        "written": result.written_rows,
+        "rows_written": result.written_rows,
         "tables": [
             {
                 "table": one.table,
@@ -169,7 +169,7 @@ def _to_json(result: "DemoResult") -> dict[str, Any]:
                 "missing": one.missing,
                 "extra": one.extra,
                 "different": one.different,
-                "values": one.values,
+                "values_compared": one.values,
                 "examples": list(one.examples),
             }
             for one in result.comparisons

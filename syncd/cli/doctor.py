@@ -64,7 +64,7 @@ def _to_json(result: "CheckResult") -> dict[str, str]:
         "name": result.name,
         "check": result.check,
         "state": result.status.value,
-        "told": result.message,
+        "finding": result.message,
         "remedy": result.remedy,
     }
 

@@ -102,33 +102,33 @@ def _to_json(facts: "RowFacts", explanation: "RowExplanation") -> dict[str, Any]
     return {
         "table": facts.table,
         "key": dict(facts.key),
-        "place": explanation.status,
-        "why": explanation.reason,
-        "next": explanation.next_step or None,
+        "location": explanation.status,
+        "reason": explanation.reason,
+        "next_step": explanation.next_step or None,
         "mysql": {
-            "asked": source.was_asked,
-            "there": source.exists if source.was_asked else None,
+            "answered": source.was_asked,
+            "exists": source.exists if source.was_asked else None,
             "cursor": source.cursor.to_texts() if source.cursor is not None else None,
-            "trouble": source.problem or None,
+            "problem": source.problem or None,
         },
         "warehouse": {
-            "asked": target.was_asked,
+            "answered": target.was_asked,
             "rows": target.rows if target.was_asked else None,
             "batch": str(target.batch) if target.batch else None,
             "deleted_at": target.deleted_at,
-            "trouble": target.problem or None,
+            "problem": target.problem or None,
         },
         "mark": facts.mark.to_texts(),
         "loaded": str(facts.load_progress.last_batch),
-        "landed_at": facts.loaded_at or None,
+        "loaded_at": facts.loaded_at or None,
         "versions": [
             {
                 "batch": str(version.batch),
-                "rank": str(version.first_read_by),
+                "first_read_in": str(version.first_read_by),
                 "cursor": version.cursor,
                 "file": version.file,
                 "row": version.row,
-                "made_at": version.planned_at,
+                "created_at": version.planned_at,
             }
             for version in facts.versions
         ],
@@ -142,6 +142,6 @@ def _to_json(facts: "RowFacts", explanation: "RowExplanation") -> dict[str, Any]
             }
             for row in facts.quarantined
         ],
-        "whole": facts.all_files_checked,
-        "gone": facts.missing_files,
+        "all_files_searched": facts.all_files_checked,
+        "missing_files": facts.missing_files,
     }

@@ -152,7 +152,7 @@ def _show(path: Path, proposals: "Sequence[TableProposal]", *, as_json: bool) ->
     omitted = [one for one in proposals if one.omitted_reason]
     if as_json:
         tables = [
-            {"table": one.table, "says": one.entry, "because": one.reasons, "unproven": one.doubts} for one in taken
+            {"table": one.table, "config": one.entry, "reasons": one.reasons, "unproven": one.doubts} for one in taken
         ]
         out = [{"table": one.table, "reason": one.omitted_reason} for one in omitted]
         show_json({"file": str(path), "tables": tables, "left_out": out})

@@ -108,10 +108,10 @@ def _to_json(result: "ForecastResult") -> dict[str, Any]:
     extract = forecast.extract if forecast else None
     load = forecast.load if forecast else None
     return result.selected.to_json() | {
-        "read": extract
+        "extract": extract
         and {
             "kind": extract.kind,
-            "sealed": extract.is_planned,
+            "already_planned": extract.is_planned,
             "windows": extract.windows,
             "next_rows": extract.next_rows,
             "rows": extract.rows,

@@ -33,8 +33,21 @@ def runs(**options: Any) -> None:  # noqa: ANN401  # options of click arrive by 
         errors = [{"table": result.name, "error": error_to_json(result.error)} for result in results if result.error]
         show_json({"runs": [_to_json(one, run) for one, run in newest], "errors": errors})
     else:
-        columns = ("table", "stage", "began (UTC)", "ended (UTC)", "seconds", "batches", "rows", "files", "end", "who")
-        show_table(columns, [_table_row(one, run) for one, run in newest], optional=("began (UTC)", "who", "batches"))
+        columns = (
+            "table",
+            "stage",
+            "started (UTC)",
+            "ended (UTC)",
+            "seconds",
+            "batches",
+            "rows",
+            "files",
+            "end",
+            "author",
+        )
+        show_table(
+            columns, [_table_row(one, run) for one, run in newest], optional=("started (UTC)", "author", "batches")
+        )
         for one, run in newest:
             for failure in run.failures:
                 print_message(f"{one.name}: {run.stage} failed at {format_instant(run.ended_at)} UTC: {failure}")
@@ -52,14 +65,14 @@ def _table_row(selected: SelectedStream, run: "PastRun") -> tuple[object, ...]:
     return (
         selected.name,
         run.stage,
-        format_instant(run.began_at),
+        format_instant(run.started_at),
         format_instant(run.ended_at),
         f"{run.milliseconds / 1000:.1f}",
         f"{run.batches:,}",
         f"{run.rows:,}",
         f"{run.files:,}",
         f"{end}, {run.abandoned} abandoned" if run.abandoned else end,
-        run.who,
+        run.author,
     )
 
 
@@ -67,9 +80,9 @@ def _to_json(selected: SelectedStream, run: "PastRun") -> dict[str, Any]:
     return selected.to_json() | {
         "stage": run.stage,
         "run": run.run,
-        "who": run.who,
-        "began": instant_to_json(run.began_at),
-        "ended": instant_to_json(run.ended_at),
+        "author": run.author,
+        "started_at": instant_to_json(run.started_at),
+        "ended_at": instant_to_json(run.ended_at),
         "seconds": run.milliseconds / 1000,
         "batches": run.batches,
         "rows": run.rows,

@@ -97,7 +97,7 @@ def down(directory: Path | None, wait: float, as_json: bool) -> None:
     place = find_paths(os.environ, directory=directory).directory
     stopped = stop_services(place, wait=wait)
     if as_json:
-        show_json({"directory": str(place), "ended": stopped})
+        show_json({"directory": str(place), "stopped": stopped})
     else:
         click.echo(f"stopped {', '.join(stopped)}" if stopped else f"nothing runs in {place}")
 
@@ -123,9 +123,9 @@ def _show(
         show_json(document | ({} if shop is None else {"shop": dict(shop)}))
         return
     show_table(
-        ("service", "state", "address", "pid", "says", "log"),
+        ("service", "state", "address", "pid", "version", "log"),
         [(f.name, f.state.value, f.url, f.pid, f.about, f.log) for f in statuses],
-        optional=("log", "says", "pid"),
+        optional=("log", "version", "pid"),
     )
     own = next((f.url for f in statuses if f.name == "s3" and f.pid is not None), "")
     if own:
@@ -141,7 +141,7 @@ def _to_json(service: "ServiceStatus") -> dict[str, object]:
         "url": service.url,
         "port": service.port,
         "pid": service.pid,
-        "says": service.about,
+        "version": service.about,
         "log": service.log,
         "started_now": service.started_now,
     }

@@ -152,7 +152,9 @@ class ExtractPass:
             if draft is None:
                 self._note_idle()
             else:
-                self._outcome = replace(self._outcome, preview={"sealed": plan is not None, **draft.to_fields()})
+                self._outcome = replace(
+                    self._outcome, preview={"already_planned": plan is not None, **draft.to_fields()}
+                )
         return replace(self._outcome, error=end.error, seconds=end.seconds)
 
     def execute(self, run: Run) -> ExtractOutcome:

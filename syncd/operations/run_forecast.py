@@ -90,7 +90,7 @@ class ExtractForecast:
         size = None if rows is None or costs.bytes is None else round(rows * costs.bytes)
         return cls(
             kind=planned["kind"],
-            is_planned=planned["sealed"],
+            is_planned=planned["already_planned"],
             windows=windows,
             next_rows=next_rows,
             rows=rows,
@@ -264,7 +264,7 @@ def _source_queries(
     if planned is None or not mappings or planned["body"].get("span") in {None, PlanSpan.NONE}:
         return ()
     # As the plan would be written to the lake: enums are texts there.
-    fields = json.loads(json.dumps({name: value for name, value in planned.items() if name != "sealed"}))
+    fields = json.loads(json.dumps({name: value for name, value in planned.items() if name != "already_planned"}))
     draft = BatchDraft.from_fields(FieldReader(fields, location="the plan"), location="the plan")
     plan = Plan(
         stream=settings.stream_name, id=BEFORE_FIRST_BATCH.next, draft=draft, nonce="", epoch=0, planned_at=planned_at

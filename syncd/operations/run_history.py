@@ -37,10 +37,10 @@ class PastRun:
     """One pass of one stage that moved a mark, or failed."""
 
     stage: Stage
-    who: str
+    author: str
     run: str | None
     """Id of the run; None for a pass that failed before its first batch."""
-    began_at: datetime
+    started_at: datetime
     ended_at: datetime
     batches: int = 0
     rows: int = 0
@@ -54,7 +54,7 @@ class PastRun:
         return replace(
             self,
             run=self.run or older.run,
-            began_at=older.began_at,
+            started_at=older.started_at,
             batches=self.batches + older.batches,
             rows=self.rows + older.rows,
             files=self.files + older.files,
@@ -94,7 +94,7 @@ def _pair_with_older(newest_first: Iterable[HistoryEntry]) -> Iterator[tuple[His
 
 def _is_same_run(later: PastRun, earlier: PastRun) -> bool:
     """Return whether two entries belong to one run; a failure ends a run."""
-    if later.who != earlier.who or earlier.failures:
+    if later.author != earlier.author or earlier.failures:
         return False
     return later.run == earlier.run or later.run is None
 
@@ -108,9 +108,9 @@ def _partial_run(entry: HistoryEntry, older: HistoryEntry | None) -> PastRun | N
     abandoned = entry.note.change is ChangeKind.ABANDON
     return PastRun(
         stage=stage,
-        who=entry.note.author,
+        author=entry.note.author,
         run=None if failed else entry.after.get(_RUN[stage]),
-        began_at=entry.recorded_at - timedelta(milliseconds=milliseconds),
+        started_at=entry.recorded_at - timedelta(milliseconds=milliseconds),
         ended_at=entry.recorded_at,
         batches=batches - abandoned,
         rows=rows,

@@ -26,7 +26,7 @@ class ServiceState(StrEnum):
     SILENT = "silent"  # its process runs and does not answer
     KILLED = "killed"  # its process is gone without `down`
     STOPPED = "stopped"
-    GIVEN = "given"  # an external server, which answers
+    EXTERNAL = "external"  # a server that the sandbox did not start, which answers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +108,7 @@ class Supervisor:
     def _status_if_running(self, service: SandboxService, record: ServiceRecord | None) -> ServiceStatus | None:
         """Return the status of a service that needs no start, else None."""
         found = check_service(service, record)
-        return found if found.state in (ServiceState.RUNNING, ServiceState.GIVEN) else None
+        return found if found.state in (ServiceState.RUNNING, ServiceState.EXTERNAL) else None
 
     def _start_all(
         self, services: Sequence[SandboxService], records: dict[str, ServiceRecord]
@@ -222,7 +222,7 @@ def check_service(service: SandboxService, record: ServiceRecord | None) -> Serv
     """Return the state of one service, by its process and its answer."""
     if service.is_external:
         about = service.probe(0)
-        state = ServiceState.SILENT if about is None else ServiceState.GIVEN
+        state = ServiceState.SILENT if about is None else ServiceState.EXTERNAL
         return ServiceStatus(name=service.name, state=state, url=service.url(0), about=about or "")
     if record is None:
         return ServiceStatus(name=service.name, state=ServiceState.STOPPED)

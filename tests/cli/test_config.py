@@ -44,10 +44,10 @@ def test_json_of_both(tmp_path: Path) -> None:
     good, bad = (json.loads(said(tmp_path, body, "--json")[1]) for body in (GOOD, BAD))
 
     assert good == {
-        "file": "/syncd.yaml", "good": True, "mistakes": [], "sources": ["mysql"], "warehouses": [],
+        "file": "/syncd.yaml", "valid": True, "mistakes": [], "sources": ["mysql"], "warehouses": [],
         "tables": ["shop.orders", "shop.lines"],
     }  # fmt: skip
-    assert bad["good"] is False
+    assert bad["valid"] is False
     assert bad["mistakes"][0] == {
         "line": 3, "column": 25, "key": "tables.orders.mode", "value": "upset", "remedy": "Do you mean `upsert`?",
         "message": "must be " + MODES,

@@ -38,7 +38,7 @@ NEXT = "shop.orders: the next batch"
 def test_a_dry_run_says_what_would_be_read(
     capsys: pytest.CaptureFixture[str], *, windows: int, sealed: bool, said: str
 ) -> None:
-    planned = {"sealed": sealed, "kind": "snapshot", "windows": [[[], []]] * windows}
+    planned = {"already_planned": sealed, "kind": "snapshot", "windows": [[[], []]] * windows}
     outcome = ExtractOutcome(stream=ORDERS, preview=planned)
 
     show(

@@ -90,12 +90,12 @@ def test_the_fields_of_its_json(run: Run, tmp_path: Path) -> None:
     status = json.loads(run("sandbox", "status", "--json").out)
     down = json.loads(run("sandbox", "down", "--json").out)
 
-    fields = {"name", "state", "url", "port", "pid", "says", "log", "started_now"}
+    fields = {"name", "state", "url", "port", "pid", "version", "log", "started_now"}
     assert set(up) == {"directory", "services", "shop"}
     assert set(status) == {"directory", "services"}
     assert all(set(service) == fields for service in up["services"] + status["services"])
     assert set(up["shop"]) == {"customers", "orders", "order_lines", "events", "countries"}
-    assert down == {"directory": str(tmp_path / "box"), "ended": ["mysql", "redshift", "s3"]}
+    assert down == {"directory": str(tmp_path / "box"), "stopped": ["mysql", "redshift", "s3"]}
 
 
 @pytest.mark.services

@@ -44,9 +44,11 @@ LOOKS: Final[Mapping[str, Sequence[str]]] = {
 }
 """Commands that write nothing; each is run with `--json`."""
 
-VOLATILE: Final = frozenset({"polled_at", "overdue", "extract_lag_seconds", "load_lag_seconds"})
+VOLATILE: Final = frozenset({"polled_at", "poll_overdue", "extract_lag_seconds", "load_lag_seconds"})
 """Fields that depend on when a command is run."""
-WORDS: Final = frozenset({"reasons", "reason", "message", "next", "hint", "consequence", "unproven_because", "error"})
+WORDS: Final = frozenset(
+    {"reasons", "reason", "message", "next_step", "hint", "consequence", "unproven_reason", "error"}
+)
 """Fields that hold sentences for people: these may be worded anew."""
 
 
@@ -143,7 +145,9 @@ def facts(found: Any) -> Any:
     """The document without volatile fields and without sentences."""
     match found:
         case dict():
-            return {name: facts(value) for name, value in found.items() if name not in VOLATILE | WORDS}
+            # The reason beside an author is what somebody wrote into the history.
+            left = VOLATILE | WORDS - ({"reason"} if "author" in found else set())
+            return {name: facts(value) for name, value in found.items() if name not in left}
         case list():
             return [facts(each) for each in found]
         case _:

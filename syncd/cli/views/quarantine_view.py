@@ -35,9 +35,9 @@ def show_quarantined_files(
     if as_json:
         show_json(
             {
-                "waiting": waiting,
+                "waiting_rows": waiting,
                 "files": [_file_to_json(stream, file) for stream, file in files],
-                "strays": [
+                "orphan_files": [
                     {"table": stream.name, "file": stray.key, "reason": stray.reason} for stream, stray in strays
                 ],
                 "errors": _errors_to_json(errors),
@@ -45,7 +45,7 @@ def show_quarantined_files(
         )
         return
     if files:
-        columns = ("table", "batch", "by", "rows", "state", "from", "until", "file")
+        columns = ("table", "batch", "stage", "rows", "state", "from", "until", "file")
         show_table(columns, [(stream.name, *_file_cells(file)) for stream, file in files])
     elif not errors:
         click.echo("the quarantine is empty")
@@ -63,7 +63,7 @@ def _errors_to_json(errors: "Sequence[StreamFailure]") -> list[dict[str, object]
 
 
 def _file_state(file: "QuarantinedFile") -> str:
-    return "replayed" if file.replayed_by else "gone" if file.is_missing else "waiting"
+    return "replayed" if file.replayed_by else "missing" if file.is_missing else "waiting"
 
 
 def _file_cells(file: "QuarantinedFile") -> tuple[object, ...]:

@@ -135,7 +135,7 @@ def _format_mark(mark: "Cursor") -> str:
 def _describe_planned_extract(planned: Mapping[str, object]) -> str:
     windows = planned["windows"]
     count = len(windows) if isinstance(windows, Sequence) else 0
-    known = ", planned by an earlier run," if planned["sealed"] else ""
+    known = ", planned by an earlier run," if planned["already_planned"] else ""
     how = f"in {count} window{'s' * (count != 1)}" if count else "as a whole"
     return f"the next batch{known} would be of kind {planned['kind']}, read {how}; to estimate its rows: syncd plan"
 
@@ -164,7 +164,7 @@ def _extract_to_json(done: "ExtractOutcome") -> dict[str, object]:
         "quarantined": done.quarantined,
         "mark_before": done.mark_before.to_texts(),
         "mark": done.mark.to_texts(),
-        "complete": instant_to_json(done.complete_before),
+        "complete_up_to": instant_to_json(done.complete_before),
         "proven": done.proven,
         "reason": done.wait_reason or None,
         "seconds": round(done.seconds, 3),
@@ -181,10 +181,10 @@ def load_to_json(done: "LoadOutcome") -> dict[str, object]:
         "files": done.files,
         "quarantined": done.quarantined,
         "incomplete": list(done.incomplete_columns),
-        "last": str(done.last_batch),
+        "last_batch": str(done.last_batch),
         "mark": done.mark.to_texts(),
-        "complete": instant_to_json(done.complete_before),
-        "pending": done.pending_batches,
+        "complete_up_to": instant_to_json(done.complete_before),
+        "pending_batches": done.pending_batches,
         "seconds": round(done.seconds, 3),
         "planned": done.preview,
         "error": error_to_json(done.error),

@@ -59,7 +59,7 @@ def show(results: Sequence[StreamResult[Cleanup]], *, files: bool) -> None:
     for name, cleanup in cleanups:
         for kind, count, size in cleanup.totals_by_kind:
             rows.append((name, kind, "would be removed", f"{count:,}", format_bytes(size)))
-        rows += [(name, "", f"stays: {reason}", f"{count:,}", "") for reason, count in cleanup.kept_counts]
+        rows += [(name, "", f"kept: {reason}", f"{count:,}", "") for reason, count in cleanup.kept_counts]
     if rows:
         show_table(("table", "kind", "what", "files", "size"), rows)
     files_total = format_count(sum(len(cleanup.removable) for _, cleanup in cleanups), "file")
@@ -110,9 +110,9 @@ def _to_json(result: StreamResult[Cleanup], *, files: bool) -> dict[str, Any]:
     cleanup = result.value
     totals, kept = (cleanup.totals_by_kind, cleanup.kept_counts) if cleanup else ([], [])
     fields: dict[str, Any] = result.selected.to_json() | {
-        "goes": [{"kind": kind, "files": count, "bytes": size} for kind, count, size in totals],
-        "stays": [{"reason": reason, "files": count} for reason, count in kept],
-        "abandons": [str(batch) for batch in cleanup.proposal.batches_to_close] if cleanup else [],
+        "removable": [{"kind": kind, "files": count, "bytes": size} for kind, count, size in totals],
+        "kept": [{"reason": reason, "files": count} for reason, count in kept],
+        "batches_to_abandon": [str(batch) for batch in cleanup.proposal.batches_to_close] if cleanup else [],
         "error": error_to_json(result.error),
     }
     if files:

@@ -78,6 +78,8 @@ def _describe_difference(difference: "Difference", *, values: bool) -> str:
     return f"{line} (digests {difference.source_digest}, {difference.target_digest})"
 
 
+_LEFT_OUT_FIELDS: Final[Mapping[str, str]] = {"without_stamp": "without_order_value", "marked_gone": "marked_deleted"}
+"""Fields of left-out rows that the evidence of an import, in the lake, has under another name."""
 _LEFT_OUT_TEXTS: Final[Mapping[str, str]] = {
     "above_mark": "changed after the loaded mark; the next batches bring the changes",
     "before_start": "before the start of the stream",
@@ -86,6 +88,11 @@ _LEFT_OUT_TEXTS: Final[Mapping[str, str]] = {
     "earlier_versions": "in the warehouse, earlier versions",
     "quarantined": "in quarantine",
 }
+
+
+def left_out_to_json(result: "ComparisonResult") -> dict[str, int]:
+    """Return the number of left-out rows by reason."""
+    return {_LEFT_OUT_FIELDS.get(reason, reason): count for reason, count in result.left_out.counts_by_reason.items()}
 
 
 def describe_left_out(result: "ComparisonResult") -> Iterator[str]:
@@ -150,19 +157,21 @@ def _to_json(outcome: VerifyOutcome, *, values: bool, limit: int) -> dict[str, o
         "rows": result.rows,
         "ranges": result.ranges,
         "ranges_compared": result.compared_ranges,
-        "fetched": result.fetched_count,
+        "fetched_rows": result.fetched_count,
         "seed": result.seed,
         **count_differences(result),
-        "kept": result.kept_ghosts,
-        "left_out": result.left_out.counts_by_reason,
-        "fetched_only": [{"column": column.name, "reason": column.reason} for column in result.uncomparable],
-        "partly": list(result.partly_compared),
+        "kept_ghosts": result.kept_ghosts,
+        "left_out": left_out_to_json(result),
+        "compared_in_fetched_rows": [
+            {"column": column.name, "reason": column.reason} for column in result.uncomparable
+        ],
+        "partly_compared": list(result.partly_compared),
         "differences": [_difference_to_json(difference, values=values) for difference in result.differences[:limit]],
         "repaired": count_differences(outcome.before_repair) if outcome.before_repair else None,
         "mark": result.mark.to_texts() if result.mark is not None else None,
         "proven": result.proven,
-        "unproven_because": result.unproven_reason or None,
-        "next": _proving_command(outcome) or None,
+        "unproven_reason": result.unproven_reason or None,
+        "next_step": _proving_command(outcome) or None,
         "reason": result.not_compared_reason or None,
         "seconds": round(result.seconds, 3),
         "error": error_to_json(result.error),

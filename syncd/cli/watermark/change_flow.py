@@ -74,7 +74,7 @@ def change_marks(
                 f"{change.selected.name}: {stage} is running ({process}); the change applies at its next batch"
             )
     if options["as_json"]:
-        request = {"dry_run": options["dry_run"], "who": operator.author, "reason": operator.reason}
+        request = {"dry_run": options["dry_run"], "author": operator.author, "reason": operator.reason}
         show_json({**request, "streams": [_to_json(change) for change in changes]})
     exit_with_errors((change.selected.name, change.error) for change in changes)
 
@@ -155,15 +155,15 @@ def _to_json(change: PlannedMarkChange) -> dict[str, Any]:
     impact = change.preview.impact
     return change.selected.to_json() | {
         "change": change.action,
-        "made": change.written is not None,
+        "applied": change.written is not None,
         "before": marks_to_json(change.preview.before),
         "after": marks_to_json(change.after),
         "rows_to_read": change.rows,
-        "unknown_because": change.rows_unknown_because or None,
-        "to_land": _batches_to_json(impact.to_load),
-        "to_land_again": _batches_to_json(impact.to_reload),
-        "left_out": _batches_to_json(impact.to_skip),
-        "at_work": change.busy_stages,
+        "rows_unknown_reason": change.rows_unknown_because or None,
+        "to_load": _batches_to_json(impact.to_load),
+        "to_reload": _batches_to_json(impact.to_reload),
+        "to_skip": _batches_to_json(impact.to_skip),
+        "processes": change.busy_stages,
         "error": error_to_json(change.error),
     }
 

@@ -84,15 +84,15 @@ def _check_to_json(result: "StreamResult[MarkCheckResult]") -> dict[str, Any]:
     check_ = result.value
     findings = check_.findings if check_ else ()
     return result.selected.to_json() | {
-        "agrees": check_ is not None and not findings,
+        "consistent": check_ is not None and not findings,
         "entries": check_.entries if check_ else None,
         "batches": check_.batches if check_ else None,
         "files": check_.files if check_ else None,
-        "cleaned": check_.cleaned if check_ else None,
-        "landed": check_.ledger_entries if check_ else None,
-        "whole": check_.is_complete if check_ else None,
+        "removed_files": check_.cleaned if check_ else None,
+        "ledger_entries": check_.ledger_entries if check_ else None,
+        "complete": check_.is_complete if check_ else None,
         "findings": [
-            {"about": finding.about, "message": finding.message, "next": finding.remedy} for finding in findings
+            {"subject": finding.about, "message": finding.message, "next_step": finding.remedy} for finding in findings
         ],
         "error": error_to_json(result.error),
     }
@@ -220,8 +220,8 @@ def _rebuild_to_json(outcome: RebuildOutcome) -> dict[str, Any]:
         and {
             "revision": history.revision,
             "entries": history.entries,
-            "stood": history.current_document,
-            "same": history.is_same,
+            "stored_document": history.current_document,
+            "matches_history": history.is_same,
         },
         "ledger": outcome.ledger,
         "after": marks_to_json(outcome.after) if outcome.after else None,

@@ -42,7 +42,7 @@ class WatermarkReading:
     """Reason why the mark is not proven, where known."""
 
     @property
-    def waiting(self) -> int:
+    def pending_batches(self) -> int:
         """Batches that are extracted and not loaded."""
         if self.watermark is None or self.watermark.extract_progress is None:
             return 0
@@ -112,7 +112,7 @@ def _list_files(context: "OperatorContext", stream: StreamName, watermark: Water
                 "batch": str(link.id),
                 "rows": part.rows,
                 "bytes": part.bytes,
-                "is": state,
+                "state": state,
             }
             for part in Manifest.from_link(link).parts
         ]
@@ -123,9 +123,9 @@ def _to_json(result: StreamResult[WatermarkReading]) -> dict[str, Any]:
     reading = result.value or WatermarkReading()
     fields: dict[str, Any] = result.selected.to_json() | {
         "watermark": reading.watermark.to_fields() if reading.watermark else None,
-        "unproven_because": reading.unproven or None,
-        "waiting": reading.waiting,
-        "at_work": reading.busy_stages,
+        "unproven_reason": reading.unproven or None,
+        "pending_batches": reading.pending_batches,
+        "processes": reading.busy_stages,
         "error": error_to_json(result.error),
     }
     return fields if reading.files is None else {**fields, "files": reading.files}
@@ -139,7 +139,7 @@ def _show(name: str, reading: WatermarkReading) -> None:
     click.echo(f"{name}  (revision {watermark.revision}, {format_instant(watermark.updated_at)} UTC)")
     for title, rows in (
         (("MySQL to S3", watermark.stage_status(Stage.EXTRACT)), _extract_rows(watermark, reading.unproven)),
-        (("S3 to Redshift", watermark.stage_status(Stage.LOAD)), _load_rows(watermark, reading.waiting)),
+        (("S3 to Redshift", watermark.stage_status(Stage.LOAD)), _load_rows(watermark, reading.pending_batches)),
     ):
         click.echo(f"  {title[0]:<16}{title[1]}")
         for label, value in rows:
@@ -150,7 +150,7 @@ def _show(name: str, reading: WatermarkReading) -> None:
         if process is not None:
             click.echo(f"  {busy_stage} is running: {process}")
     if reading.files is not None:
-        columns = ("file", "batch", "rows", "is")
+        columns = ("file", "batch", "rows", "state")
         show_table(columns, [tuple(file[column] for column in columns) for file in reading.files])
 
 
@@ -167,14 +167,14 @@ def _extract_rows(watermark: Watermark, unproven: str) -> tuple[tuple[str, str],
     )
 
 
-def _load_rows(watermark: Watermark, waiting: int) -> tuple[tuple[str, str], ...]:
+def _load_rows(watermark: Watermark, pending: int) -> tuple[tuple[str, str], ...]:
     load = watermark.load_progress
     return (
         ("mark", format_position(load.cursor)),
         ("last load", format_instant(load.loaded_at)),
         ("rows", f"{load.counts.run_rows:,} in the last run, {load.counts.rows:,} in all"),
         ("batch", f"{load.last_batch}, load generation {load.load_generation}"),
-        ("waiting", format_count(waiting, "batch")),
+        ("pending", format_count(pending, "batch")),
         ("left out", ", ".join(f"batches after {span.after} up to {span.up_to}" for span in load.skipped_batches)),
     )
 

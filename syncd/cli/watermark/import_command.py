@@ -72,7 +72,7 @@ def import_(**options: Any) -> None:  # noqa: ANN401  # options of click arrive 
         if not options["dry_run"]:
             imports = _import_confirmed(imports, operator, yes=options["yes"])
     if options["as_json"]:
-        fields = {"dry_run": options["dry_run"], "who": operator.author, "reason": operator.reason}
+        fields = {"dry_run": options["dry_run"], "author": operator.author, "reason": operator.reason}
         show_json({**fields, "streams": [import_to_json(one) for one in imports]})
     exit_with_errors((one.selected.name, one.error) for one in imports)
 

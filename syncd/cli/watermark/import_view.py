@@ -10,7 +10,7 @@ import click
 from syncd.cli.output import error_to_json, show_table
 from syncd.cli.stream_selection import SelectedStream
 from syncd.cli.views.formats import format_position, marks_to_json
-from syncd.cli.views.verify_view import DIFFERENCE_KINDS, count_differences, describe_left_out
+from syncd.cli.views.verify_view import DIFFERENCE_KINDS, count_differences, describe_left_out, left_out_to_json
 from watermarks.document import Watermark
 from watermarks.errors import HintedError
 
@@ -98,6 +98,8 @@ def show(table_import: TableImport) -> None:
     click.echo(f"  the next run reads {estimate}; no row is copied now")
 
 
+_BASIS_WORDS: Final = {"asked": "option"}
+"""Words for values that the evidence in the lake has under another name."""
 _LIMIT_TEXTS: Final = {
     "document": "the earlier tool read up to there, as its document shows",
     "asked": "the command line sets this limit",
@@ -125,12 +127,12 @@ def import_to_json(table_import: TableImport) -> dict[str, Any]:
         "document": document and _document_to_json(document),
         "target": check.target if check else None,
         "mark": check.mark.to_texts() if check else None,
-        "limited_by": check.basis if check else None,
+        "limited_by": _BASIS_WORDS.get(check.basis, check.basis) if check else None,
         "rows": result.rows if result else None,
         **(count_differences(result) if result else dict.fromkeys(DIFFERENCE_KINDS)),
-        "kept": result.kept_ghosts if result else None,
-        "left_out": result.left_out.counts_by_reason if result else None,
-        "fetched_only": [
+        "kept_ghosts": result.kept_ghosts if result else None,
+        "left_out": left_out_to_json(result) if result else None,
+        "compared_in_fetched_rows": [
             {"column": column.name, "reason": column.reason} for column in (result.uncomparable if result else ())
         ],
         "only_in_target": list(check.extra_columns) if check else [],
@@ -146,8 +148,8 @@ def import_to_json(table_import: TableImport) -> dict[str, Any]:
 def _document_to_json(document: "LegacyDocument") -> dict[str, object]:
     legacy = document.legacy
     return {
-        "at": document.location,
-        "form": legacy.form,
+        "location": document.location,
+        "format": legacy.form,
         "timestamp": legacy.timestamp.isoformat() if legacy.timestamp else None,
         "key": legacy.last_id,
     }

@@ -48,7 +48,7 @@ def list_(**options: Any) -> None:  # noqa: ANN401  # as above
     if options["as_json"]:
         show_json({"default": default_to_json(default), "streams": [_to_json(result) for result in results]})
     else:
-        columns = ("table", "mark", "extracted", "loaded", "loaded mark", "waiting", "set by hand", "read at (UTC)")
+        columns = ("table", "mark", "extracted", "loaded", "loaded mark", "pending", "set by hand", "read at (UTC)")
         show_table(
             columns, [_table_row(result) for result in results], optional=("loaded mark", "read at (UTC)", "mark")
         )
@@ -71,7 +71,7 @@ def _to_json(result: StreamResult[WatermarkReading]) -> dict[str, Any]:
     return result.selected.to_json() | {
         "configured": result.selected.settings is not None,
         "marks": marks_to_json(reading.watermark) if reading.watermark else None,
-        "waiting": reading.waiting,
+        "pending_batches": reading.pending_batches,
         "error": error_to_json(result.error),
     }
 
@@ -88,7 +88,7 @@ def _table_row(result: StreamResult[WatermarkReading]) -> tuple[object, ...]:
         extract.last_batch,
         load.last_batch,
         format_position(load.cursor),
-        result.value.waiting,
+        result.value.pending_batches,
         "yes" if extract.strategy == "manual_cli" else "",
         format_instant(extract.extracted_at),
     )
@@ -124,7 +124,7 @@ def history(**options: Any) -> None:  # noqa: ANN401  # as above
     else:
         for document in histories:
             click.echo(document.name)
-            columns = ("revision", "at (UTC)", "change", "who", "extracted", "mark", "loaded", "why")
+            columns = ("revision", "at (UTC)", "change", "author", "extracted", "mark", "loaded", "reason")
             show_table(columns, [_entry_row(entry) for entry in document.entries], optional=("mark",))
     exit_with_errors((document.name, document.error) for document in histories)
 
@@ -165,8 +165,8 @@ def _entry_to_json(entry: HistoryEntry) -> dict[str, Any]:
         "revision": entry.revision,
         "at": instant_to_json(entry.recorded_at),
         "change": entry.note.change,
-        "who": entry.note.author,
-        "why": entry.note.reason,
+        "author": entry.note.author,
+        "reason": entry.note.reason,
         "stage": entry.note.stage,
         "epoch": entry.note.epoch,
         "extracted": f"{after['generation']}-{after['extracted_seq']}" if "generation" in after else None,

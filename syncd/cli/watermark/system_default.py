@@ -38,7 +38,7 @@ def change_default(context: "OperatorContext", start: datetime | None, options: 
         after = set_system_default(context.default_journal, start, author=current_operator(), reason=options["reason"])
         print_message(f"the system-wide default is set as revision {after.revision}")
     if options["as_json"]:
-        request = {"dry_run": options["dry_run"], "who": current_operator(), "reason": options["reason"]}
+        request = {"dry_run": options["dry_run"], "author": current_operator(), "reason": options["reason"]}
         show_json({**request, "before": default_to_json(before), "after": default_to_json(after)})
 
 

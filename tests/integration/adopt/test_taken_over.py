@@ -119,7 +119,7 @@ def test_documents_of_the_earlier_tool_are_found_and_kept_word_by_word(
     entry = one.pair.journal.read_entry(state.stem, state.revision)
     assert entry is not None
     assert entry.note.evidence["document"].encode() == body
-    assert told["document"]["at"] == place
+    assert told["document"]["location"] == place
 
 
 def test_the_next_run_brings_what_is_newer_and_the_ties_that_the_earlier_tool_lost(adopted: Make) -> None:
@@ -157,7 +157,7 @@ def test_a_document_bounds_what_is_taken_over(adopted: Make) -> None:
 
     told = one.told("--from", place, "--yes")
 
-    assert (told["state"], told["document"]["form"]) == ("taken over", "system-wide text")
+    assert (told["state"], told["document"]["format"]) == ("taken over", "system-wide text")
     assert told["mark"] == ["wall:2026-01-01T00:01:00.000000", "int:121"]
     assert told["left_out"]["above_mark"] == 179
 
@@ -233,7 +233,7 @@ def test_ghosts_stay_where_deletes_are_ignored_and_are_told(adopted: Make) -> No
 
     told = one.told("--yes")
 
-    assert (told["state"], told["kept"], told["ghost"]) == ("taken over", 1, 0)
+    assert (told["state"], told["kept_ghosts"], told["ghost"]) == ("taken over", 1, 0)
 
 
 @pytest.mark.long
@@ -288,7 +288,7 @@ def test_a_row_of_before_is_explained(adopted: Make) -> None:
     told = json.loads(one.pair.syncd("explain", "explained", "id=5", "--json").stdout)
     wrong = one.pair.syncd("explain", "explained", "name=5")
 
-    assert (told["place"], told["why"]) == ("loaded", "the target has it; no file has it")
+    assert (told["location"], told["reason"]) == ("loaded", "the target has it; no file has it")
     assert "the key of shop.explained is id=..." in str(wrong.exception)
 
 

@@ -71,9 +71,11 @@ def test_commands_answer_as_the_older_commit_did(looked: dict[str, Answer], name
 def test_all_sides_agree_before_anything_is_changed(looked: dict[str, Answer]) -> None:
     checked, audited = looked["watermark check"].streams(), looked["audit"].streams()
 
-    assert {table: (one["agrees"], one["whole"]) for table, one in checked.items()} == dict.fromkeys(READ, (True, True))
+    assert {table: (one["consistent"], one["complete"]) for table, one in checked.items()} == dict.fromkeys(
+        READ, (True, True)
+    )
     assert {table: one["findings"] for table, one in audited.items()} == {key: [] for key in READ}
-    assert all(one["read"] == one["files"] for one in audited.values())
+    assert all(one["files_read"] == one["files"] for one in audited.values())
 
 
 def test_a_document_is_encoded_in_the_bytes_it_was_read_from() -> None:
@@ -94,7 +96,7 @@ def test_one_run_goes_on_where_each_stream_stood(continued: Continued) -> None:
     assert {table: one["rows"] for table, one in streams.items()} == READ
     assert {table: one["load"]["rows"] for table, one in streams.items()} == LOADED
     assert {table: one["batches"] for table, one in streams.items()} == BATCHES
-    assert {table: (one["proven"], one["error"], one["load"]["pending"]) for table, one in streams.items()} == (
+    assert {table: (one["proven"], one["error"], one["load"]["pending_batches"]) for table, one in streams.items()} == (
         dict.fromkeys(READ, (True, None, 0))
     )
     assert not any(one["load"]["incomplete"] for one in streams.values())
@@ -164,7 +166,7 @@ def test_an_operator_goes_on_with_the_history(continued: Continued) -> None:
     done = syncd("watermark", "set", "--timestamp", "2026-01-02 00:00:00", *words).streams()["invoices"]
     undone = syncd("watermark", "undo", *words).streams()["invoices"]
 
-    assert (done["made"], undone["made"]) == (True, True)
+    assert (done["applied"], undone["applied"]) == (True, True)
     assert (done["before"]["mark"], done["before"]["loaded"]) == (undone["after"]["mark"], undone["after"]["loaded"])
 
 
@@ -191,11 +193,11 @@ def test_the_warehouse_is_equal_to_the_source_in_the_end(continued: Continued) -
     assert left.in_warehouse("SELECT COUNT(*) FROM public.orders WHERE _syncd_deleted_at IS NOT NULL") == [(3,)]
 
     looked = left.syncd.look("watermark check", "audit", "quarantine list")
-    assert {table: one["agrees"] for table, one in looked["watermark check"].streams().items()} == (
+    assert {table: one["consistent"] for table, one in looked["watermark check"].streams().items()} == (
         dict.fromkeys(READ, True)
     )
     assert {table: one["findings"] for table, one in looked["audit"].streams().items()} == {key: [] for key in READ}
-    assert looked["quarantine list"].json["waiting"] == 3
+    assert looked["quarantine list"].json["waiting_rows"] == 3
 
 
 def _missing(before: Any, now: Any, *, at: str) -> Iterator[str]:

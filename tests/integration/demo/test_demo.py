@@ -57,7 +57,7 @@ def test_a_short_demonstration_ends_equal_in_every_mode_and_leaves_nothing_runni
     assert told["equal"]
     assert {one["mode"] for one in told["tables"]} == {"upsert", "append", "history", "replace"}
     assert all(one["source_rows"] == one["warehouse_rows"] for one in told["tables"])
-    assert told["written"] > 0
+    assert told["rows_written"] > 0
     assert told["first_row_seconds"] < told["seconds"]
     assert re.search(r"first rows visible in the warehouse, [\d.]+ s after the start", err)
     assert not remains(tmp_path)

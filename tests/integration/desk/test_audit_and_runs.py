@@ -22,7 +22,8 @@ pytestmark = pytest.mark.services
 Make = Callable[..., Marks]
 Break = Callable[[Prepared], object]
 FIELDS = {
-    "table", "source", "whole", "entries", "batches", "plans", "files", "cleaned", "read", "findings", "error",
+    "table", "source", "consistent", "entries", "batches", "plans", "files", "removed_files", "files_read", "findings",
+    "error",
 }  # fmt: skip
 
 
@@ -109,7 +110,7 @@ def test_where_all_holds_it_says_so_and_writes_nothing(syncd: Make, two_landed: 
 
     [told] = json.loads(done.out)["streams"]
     assert (done.code, made.wrote, set(told)) == (0, set(), FIELDS), done.out
-    assert (told["whole"], told["batches"], told["plans"], told["files"], told["read"]) == (True, 3, 3, 3, 3)
+    assert (told["consistent"], told["batches"], told["plans"], told["files"], told["files_read"]) == (True, 3, 3, 3, 3)
     assert f"shop.{two_landed.table}: consistent: 3 batches, 3 plans, 3 files" in made("audit").out
 
 
@@ -123,9 +124,9 @@ def test_each_break_is_found_with_its_consequence(syncd: Make, two_landed: Prepa
         break_(two_landed)
         done = made("audit", "--json")
         [told] = json.loads(done.out)["streams"]
-        found = [each for each in told["findings"] if each["about"] == about and said in each["message"]]
+        found = [each for each in told["findings"] if each["subject"] == about and said in each["message"]]
         assert (done.code, bool(found)) == (ExitCode.DOUBT, True), f"{name}: {told['findings']}"
-        assert all(each["consequence"] and each["next"] for each in told["findings"])
+        assert all(each["consequence"] and each["next_step"] for each in told["findings"])
     assert "consequence: a target that is rebuilt from the lake" in made("audit").out
 
 
@@ -142,7 +143,7 @@ def test_a_batch_that_does_not_begin_where_the_one_before_ended_is_found(syncd: 
 
     [told] = json.loads(done.out)["streams"]
     assert gap.high.to_texts() == low
-    assert "windows" in {each["about"] for each in told["findings"]}
+    assert "windows" in {each["subject"] for each in told["findings"]}
 
 
 def test_only_a_deep_look_finds_what_a_tag_does_not_tell(syncd: Make, two_landed: Prepared) -> None:
@@ -160,8 +161,8 @@ def test_only_a_deep_look_finds_what_a_tag_does_not_tell(syncd: Make, two_landed
     shallow = json.loads(made("audit", "--json").out)["streams"][0]["findings"]
     deep = json.loads(made("audit", "--deep", "--json").out)["streams"][0]["findings"]
 
-    assert {each["about"] for each in shallow} == {"chain"}  # the document knows the digest of its newest link
-    assert {each["about"] for each in deep} == {"chain", "content"}
+    assert {each["subject"] for each in shallow} == {"chain"}  # the document knows the digest of its newest link
+    assert {each["subject"] for each in deep} == {"chain", "content"}
 
 
 def test_what_a_person_did_and_what_was_cleaned_is_no_finding(syncd: Make, two_landed: Prepared) -> None:
@@ -174,7 +175,7 @@ def test_what_a_person_did_and_what_was_cleaned_is_no_finding(syncd: Make, two_l
     done = made("audit", "--json")
 
     [told] = json.loads(done.out)["streams"]
-    assert (done.code, told["findings"], told["cleaned"]) == (0, [], 2)
+    assert (done.code, told["findings"], told["removed_files"]) == (0, [], 2)
 
 
 def test_runs_are_told_from_history(syncd: Make, two_landed: Prepared) -> None:
@@ -197,10 +198,16 @@ def test_runs_are_told_from_history(syncd: Make, two_landed: Prepared) -> None:
     assert (done.code, made.wrote, set(told)) == (0, set(), {"runs", "errors"})
     newest = told["runs"][0]
     assert set(newest) == {
-        "table", "source", "stage", "run", "who", "began", "ended", "seconds", "batches", "rows", "files", "abandoned",
+        "table", "source", "stage", "run", "author", "started_at", "ended_at", "seconds", "batches", "rows", "files",
+        "abandoned",
         "failures",
     }  # fmt: skip
-    assert (newest["stage"], newest["who"], newest["failures"], newest["rows"]) == ("load", "loader-9", ["no way"], 0)
+    assert (newest["stage"], newest["author"], newest["failures"], newest["rows"]) == (
+        "load",
+        "loader-9",
+        ["no way"],
+        0,
+    )
     assert {(one["stage"], one["batches"], one["rows"], one["files"]) for one in told["runs"][1:]} == {
         ("extract", 3, 4, 3),
         ("load", 2, 3, 2),

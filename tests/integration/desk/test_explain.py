@@ -19,8 +19,8 @@ pytestmark = pytest.mark.services
 Make = Callable[..., Marks]
 Prepare = Callable[..., Prepared]
 FIELDS = {
-    "table", "key", "place", "why", "next", "mysql", "warehouse", "mark", "loaded", "landed_at", "versions",
-    "quarantine", "whole", "gone",
+    "table", "key", "location", "reason", "next_step", "mysql", "warehouse", "mark", "loaded", "loaded_at", "versions",
+    "quarantine", "all_files_searched", "missing_files",
 }  # fmt: skip
 
 
@@ -43,20 +43,24 @@ def test_with_mysql_away_lake_and_warehouse_tell(syncd: Make, prepared: Prepare,
 
     loaded, newer, waits, refused = asked(5), asked(3, "--all-files"), asked(9), asked(20)
     assert made.wrote == set()
-    assert (loaded["place"], loaded["versions"][0]["batch"], loaded["warehouse"]["batch"]) == ("loaded", "1-1", "1-1")
-    assert loaded["landed_at"]
-    assert "MySQL could not be queried" in loaded["mysql"]["trouble"]
+    assert (loaded["location"], loaded["versions"][0]["batch"], loaded["warehouse"]["batch"]) == (
+        "loaded",
+        "1-1",
+        "1-1",
+    )
+    assert loaded["loaded_at"]
+    assert "MySQL could not be queried" in loaded["mysql"]["problem"]
     assert [(seen["batch"], seen["cursor"][-8:]) for seen in newer["versions"]] == [
         ("1-2", "14:13:50"),
         ("1-1", "14:13:23"),
     ]
-    assert (newer["place"], newer["warehouse"]["batch"]) == ("loaded", "1-2")
-    assert (waits["place"], waits["versions"][0]["batch"], waits["warehouse"]["rows"]) == ("in a file", "1-3", 0)
-    assert waits["next"] == f"syncd run -t shop.{orders.table} --load-only"
-    assert (refused["place"], refused["quarantine"][0]["batch"]) == ("quarantined", "1-2")
+    assert (newer["location"], newer["warehouse"]["batch"]) == ("loaded", "1-2")
+    assert (waits["location"], waits["versions"][0]["batch"], waits["warehouse"]["rows"]) == ("in a file", "1-3", 0)
+    assert waits["next_step"] == f"syncd run -t shop.{orders.table} --load-only"
+    assert (refused["location"], refused["quarantine"][0]["batch"]) == ("quarantined", "1-2")
     assert "NUL byte" in refused["quarantine"][0]["reason"]
     nowhere = asked(77)
-    assert (nowhere["place"], nowhere["versions"]) == ("unknown", [])
+    assert (nowhere["location"], nowhere["versions"]) == ("unknown", [])
     text = made("explain", orders.table, "id=5")
     assert f"shop.{orders.table} id=5: loaded\n  batch 1-1 read it, row " in text.out
     assert "  warehouse: has it, read by batch 1-1" in text.out
@@ -65,8 +69,8 @@ def test_with_mysql_away_lake_and_warehouse_tell(syncd: Make, prepared: Prepare,
 def test_with_the_warehouse_away_the_mark_is_what_is_known(syncd: Make, two_landed: Prepared) -> None:
     done = told(syncd(two_landed, port=9)("explain", two_landed.table, "id=1", "--json"))
 
-    assert done["place"] == "loaded"
-    assert "according to the mark; the warehouse could not be queried" in done["why"]
+    assert done["location"] == "loaded"
+    assert "according to the mark; the warehouse could not be queried" in done["reason"]
 
 
 def test_a_row_that_is_buried_is_deleted(syncd: Make, prepared: Prepare, loader: Loader) -> None:
@@ -80,8 +84,8 @@ def test_a_row_that_is_buried_is_deleted(syncd: Make, prepared: Prepare, loader:
     loader.load(orders)
     gone = told(made("explain", orders.table, "id=1", "--json"))
 
-    assert (waits["place"], waits["why"]) == ("deleted", "batch 1-2 deletes it, and waits to be loaded")
-    assert (gone["place"], gone["why"]) == (
+    assert (waits["location"], waits["reason"]) == ("deleted", "batch 1-2 deletes it, and waits to be loaded")
+    assert (gone["location"], gone["reason"]) == (
         "deleted",
         "it was deleted at the source: batch 1-2 removed it from the target",
     )
@@ -104,7 +108,7 @@ def test_with_all_sides_there_a_row_is_found_wherever_it_is(
     def asked(key: str) -> tuple[str, str, int]:
         done = made("explain", orders.table, f"id={key}", "--json")
         found = told(done)
-        return found["place"], found["why"], done.code
+        return found["location"], found["reason"], done.code
 
     assert asked("1")[0] == "loaded"
     lost = asked("3")
@@ -138,8 +142,8 @@ def test_a_row_that_waits_for_an_open_transaction_is_held_and_no_run_is_named_th
         writer.rollback()
 
     assert polled.code == ExitCode.DONE, polled.err
-    assert (found["place"], found["next"]) == ("held", "nothing has to be done")
-    assert "can still change" in found["why"]
+    assert (found["location"], found["next_step"]) == ("held", "nothing has to be done")
+    assert "can still change" in found["reason"]
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def checked(made: Marks) -> tuple[int, int, dict[str, str]]:
     """How a check ends, how many entries of the ledger it has seen, and what it found."""
     done = made("watermark", "check", "--all", "--json")
     [told] = json.loads(done.out)["streams"]
-    return done.code, told["landed"], {one["about"]: one["message"] for one in told["findings"]}
+    return done.code, told["ledger_entries"], {one["subject"]: one["message"] for one in told["findings"]}
 
 
 def entered(warehouse: Reader, table: str) -> list[Any]:
@@ -91,7 +91,7 @@ def test_what_has_landed_can_be_cleaned(syncd: Make, landed: Prepared) -> None:
     done = syncd(landed)("s3clean", "clean", "--older-than", "0s", "--yes", "--json")
 
     [told] = json.loads(done.out)["streams"]
-    assert (done.code, told["removed"]["files"], told["stays"]) == (0, 2, [])
+    assert (done.code, told["removed"]["files"], told["kept"]) == (0, 2, [])
 
 
 def test_what_landed_in_the_shared_ledger_counts_before_and_after_there_is_an_own_one(

@@ -53,9 +53,9 @@ def test_a_run_is_foretold_and_nothing_is_written_anywhere(
     assert [one for one in shop.asked() if WRITES.match(one)] == []
     assert [one for one in warehouse if WRITES.match(one)] == []
     assert warehouse
-    assert set(told) == {"table", "source", "read", "load", "notes", "errors"}
-    read, load = told["read"], told["load"]
-    assert (read["kind"], read["sealed"], read["windows"]) == ("increment", False, 1)
+    assert set(told) == {"table", "source", "extract", "load", "notes", "errors"}
+    read, load = told["extract"], told["load"]
+    assert (read["kind"], read["already_planned"], read["windows"]) == ("increment", False, 1)
     assert read["next_rows"] >= ROWS
     assert (read["batches"], read["files"]) == (1, 1)
     assert ROWS * 0.5 <= read["rows"] <= ROWS * 2
@@ -84,7 +84,7 @@ def test_before_a_first_run_the_table_to_make_is_told(
 
     [told] = json.loads(done.out)["streams"]
     assert (done.code, made.wrote, orders.lake.list_objects("")) == (0, set(), []), done.err
-    assert (told["read"]["kind"], told["read"]["rows"], told["read"]["seconds"]) == ("snapshot", 20, None)
+    assert (told["extract"]["kind"], told["extract"]["rows"], told["extract"]["seconds"]) == ("snapshot", 20, None)
     assert told["load"]["ddl"][0].startswith(f'CREATE TABLE "public"."{orders.table}"')
 
 
@@ -102,7 +102,7 @@ def test_of_a_table_that_is_read_whole_every_row_is_foretold_each_time(
 
     assert done.code == 0, done.err
     [told] = json.loads(done.out)["streams"]
-    assert (told["read"]["kind"], told["read"]["rows"], told["load"]["rows"]) == ("snapshot", 2, 2)
+    assert (told["extract"]["kind"], told["extract"]["rows"], told["load"]["rows"]) == ("snapshot", 2, 2)
 
 
 def test_what_cannot_be_asked_is_told_and_the_rest_is_foretold(syncd: Make, two_landed: Prepared) -> None:

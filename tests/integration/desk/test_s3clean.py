@@ -38,7 +38,7 @@ pytestmark = pytest.mark.services
 Prepare = Callable[..., Prepared]
 Make = Callable[..., Marks]
 NOW = ("--older-than", "0s")
-FIELDS = {"table", "source", "goes", "stays", "abandons", "error"}
+FIELDS = {"table", "source", "removable", "kept", "batches_to_abandon", "error"}
 
 
 def data(orders: Prepared) -> dict[str, int]:
@@ -89,7 +89,10 @@ def test_without_yes_it_says_what_would_go_and_does_nothing(syncd: Make, two_lan
 def test_what_is_young_stays(syncd: Make, two_landed: Prepared) -> None:
     found = told(syncd(two_landed)("s3clean", "list", "--json").out)
 
-    assert (found["goes"], found["stays"]) == ([], [{"reason": "it is too young", "files": 4}])  # a list for COPY too
+    assert (found["removable"], found["kept"]) == (
+        [],
+        [{"reason": "it is too young", "files": 4}],
+    )  # a list for COPY too
 
 
 def test_what_has_landed_goes_and_the_neighbour_stays(syncd: Make, prepared: Prepare, loader: Loader) -> None:
@@ -106,7 +109,7 @@ def test_what_has_landed_goes_and_the_neighbour_stays(syncd: Make, prepared: Pre
     [one] = found["streams"]
     assert (done.code, set(found), set(one)) == (0, {"dry_run", "versions", "streams"}, FIELDS | {"removed"}), done.err
     assert (found["dry_run"], one["removed"]["files"], one["removed"]["failed"]) == (False, 2, [])
-    assert one["goes"] == [{"kind": "loaded", "files": 2, "bytes": one["removed"]["bytes"]}]
+    assert one["removable"] == [{"kind": "loaded", "files": 2, "bytes": one["removed"]["bytes"]}]
     assert (data(orders), data(old)) == ({"1-2": 1}, {"1-1": 2, "1-2": 1})
     assert orders.lake.list_objects("cleaned/shop/shop.o/")
     assert not orders.lake.list_objects("cleaned/shop/shop.o_old/")
@@ -127,7 +130,7 @@ def test_whoever_needs_what_was_cleaned_is_told_by_whom(
     with pytest.raises(LoadedFilesGone) as caught:
         loader.load(two_landed)
 
-    assert (checked["agrees"], checked["files"], checked["cleaned"]) == (True, 3, 2)
+    assert (checked["consistent"], checked["files"], checked["removed_files"]) == (True, 3, 2)
     assert (reset.code, "are missing; the last of these is batch 1-2: it was cleaned by " in reset.err) == (7, True)
     assert "it was cleaned by " in caught.value.message
 
@@ -158,9 +161,9 @@ def test_what_the_ledger_does_not_hold_stays_whatever_the_mark_says(
     found = told(syncd(two_landed)("s3clean", "list", *NOW, "--json").out)
     believed = told(syncd(two_landed)("s3clean", "list", *NOW, "--json", "--lake-only").out)
 
-    assert found["goes"][0]["files"] == 1
-    assert {"reason": "the warehouse's ledger does not list its batch", "files": 1} in found["stays"]
-    assert believed["goes"][0]["files"] == 2
+    assert found["removable"][0]["files"] == 1
+    assert {"reason": "the warehouse's ledger does not list its batch", "files": 1} in found["kept"]
+    assert believed["removable"][0]["files"] == 2
 
 
 def test_a_warehouse_that_is_away_keeps_all_that_has_landed(syncd: Make, two_landed: Prepared) -> None:
@@ -176,7 +179,7 @@ def test_what_was_left_out_by_hand_stays(syncd: Make, two_landed: Prepared) -> N
 
     found = told(syncd(two_landed)("s3clean", "list", *NOW, "--json").out)
 
-    assert {"reason": "an operator skipped it, and it was never loaded", "files": 1} in found["stays"]
+    assert {"reason": "an operator skipped it, and it was never loaded", "files": 1} in found["kept"]
 
 
 def test_every_target_counts(syncd: Make, two_landed: Prepared) -> None:
@@ -189,8 +192,8 @@ def test_every_target_counts(syncd: Make, two_landed: Prepared) -> None:
 
     found = told(syncd(two_landed)("s3clean", "list", *NOW, "--json").out)
 
-    assert found["goes"] == []
-    assert {"reason": "it waits to be loaded into second", "files": 2} in found["stays"]
+    assert found["removable"] == []
+    assert {"reason": "it waits to be loaded into second", "files": 2} in found["kept"]
 
 
 def test_orphans_of_a_closed_generation_go_once_their_number_is_closed(syncd: Make, two_landed: Prepared) -> None:
@@ -207,8 +210,8 @@ def test_orphans_of_a_closed_generation_go_once_their_number_is_closed(syncd: Ma
     untouched = BatchChain(two_landed.journal, two_landed.stream).read_link(plan.id)
     done = made("s3clean", "clean", "--orphans", *NOW, "--yes", "--json")
 
-    assert (working["goes"], working["abandons"]) == ([], [])
-    assert (seen["abandons"], untouched) == (["1-4"], None)
+    assert (working["removable"], working["batches_to_abandon"]) == ([], [])
+    assert (seen["batches_to_abandon"], untouched) == (["1-4"], None)
     assert told(done.out)["removed"]["files"] == 1
     link = BatchChain(two_landed.journal, two_landed.stream).read_link(plan.id)
     assert link is not None
@@ -225,8 +228,8 @@ def test_orphans_go_and_strangers_stay(syncd: Make, two_landed: Prepared) -> Non
     done = told(syncd(two_landed)("s3clean", "clean", "--orphans", *NOW, "--yes", "--json", "--show-files").out)
 
     assert (done["removed"]["files"], [file["batch"] for file in done["files"]]) == (1, ["1-1"])
-    assert {"reason": "it belongs to the next batch, which a writer may be working on", "files": 1} in done["stays"]
-    assert {"reason": "its name is not that of a part", "files": 1} in done["stays"]
+    assert {"reason": "it belongs to the next batch, which a writer may be working on", "files": 1} in done["kept"]
+    assert {"reason": "its name is not that of a part", "files": 1} in done["kept"]
 
 
 def test_a_document_that_cannot_be_believed_keeps_everything(syncd: Make, two_landed: Prepared) -> None:
@@ -247,7 +250,7 @@ def test_rows_that_wait_in_quarantine_stay(syncd: Make, prepared: Prepare, loade
 
     done = told(syncd(orders)("s3clean", "clean", "--loaded", "--quarantined", *NOW, "--yes", "--json").out)
 
-    assert {"reason": "its rows wait in quarantine", "files": 1} in done["stays"]
+    assert {"reason": "its rows wait in quarantine", "files": 1} in done["kept"]
     assert done["removed"]["files"] == 2  # the file, and the one without the refused row
     assert len(orders.lake.list_objects(f"quarantine/{orders.stream.chain_stem}/")) == 1
 

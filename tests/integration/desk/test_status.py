@@ -26,8 +26,8 @@ Make = Callable[..., Marks]
 
 FIELDS = {
     "table", "source", "state", "complete_up_to", "proven", "in_lake_up_to", "mark", "loaded_mark",
-    "extract_lag_seconds", "load_lag_seconds", "pending", "quarantined", "reasons", "extracted_at", "loaded_at",
-    "failed_at", "last_run", "next_try", "schedule", "polled_at", "overdue", "error",
+    "extract_lag_seconds", "load_lag_seconds", "pending_batches", "quarantined", "reasons", "extracted_at", "loaded_at",
+    "failed_at", "last_run_at", "retry_at", "schedule", "polled_at", "poll_overdue", "error",
 }  # fmt: skip
 
 
@@ -52,15 +52,15 @@ def test_a_row_says_how_a_stream_stands(syncd: Make, two_landed: Prepared) -> No
     told = json.loads(done.out)
     [one] = told["streams"]
     assert (done.code, set(told), set(one)) == (0, {"at", "streams"}, FIELDS), done.err
-    assert (one["state"], one["pending"], one["quarantined"]) == ("loading", 1, 0)
+    assert (one["state"], one["pending_batches"], one["quarantined"]) == ("loading", 1, 0)
     assert (one["complete_up_to"], one["in_lake_up_to"]) == (
         "2026-09-21T14:13:23.000000Z",
         "2026-09-21T14:13:24.000000Z",
     )
     assert one["load_lag_seconds"] == 1.0
     assert one["schedule"] == "every 5m"
-    assert one["next_try"] is None
-    assert one["last_run"] == max(one["extracted_at"], one["loaded_at"])
+    assert one["retry_at"] is None
+    assert one["last_run_at"] == max(one["extracted_at"], one["loaded_at"])
     assert one["reasons"] == ["1 batch waits to be loaded"]
     text = made("status").out
     assert f"shop.{two_landed.table}  loading  2026-09-21 14:13:23" in text
@@ -96,7 +96,7 @@ def test_the_worst_comes_first(syncd: Make, two_landed: Prepared, prepared: Prep
     assert [one["state"] for one in told.values()] == ["failed", "new", "loading", "current"]
     first = told[f"shop.{broken.table}"]
     assert first["reasons"][0] == "load failed, attempt 2: no way to the warehouse"
-    assert first["next_try"] == "2026-09-21T14:14:20.000000Z"
+    assert first["retry_at"] == "2026-09-21T14:14:20.000000Z"
 
 
 def test_a_document_that_cannot_be_believed_is_the_worst(syncd: Make, two_landed: Prepared, prepared: Prepare) -> None:
@@ -150,7 +150,7 @@ def test_a_source_that_nobody_polls_any_more_is_told_once(syncd: Make, two_lande
 
     assert text.count("source shop was polled last at 2026-09-21 14:21:41 UTC, ") == 1
     assert "the daemon or the schedule of `syncd run`" in text
-    assert told[f"shop.{other.table}"]["overdue"] is True
+    assert told[f"shop.{other.table}"]["poll_overdue"] is True
     assert {one["polled_at"] for one in told.values()} == {"2026-09-21T14:21:41.000000Z"}
 
 

@@ -67,7 +67,7 @@ def test_what_it_tells_to_paste_helps(ward: Ward) -> None:
     assert "GRANT PROCESS ON *.* TO 'few'@'%'" in before.checks["source", "horizon"]["remedy"]
     assert after.code == 0, after.out
     assert any_state(after, "shop.fit", "shop.unindexed", "shop.unstamped") == {"pass"}
-    assert "right" not in after.checks["source", "horizon"]["told"]
+    assert "right" not in after.checks["source", "horizon"]["finding"]
 
 
 def any_state(done: Any, *tables: str) -> set[str]:

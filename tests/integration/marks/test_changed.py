@@ -94,19 +94,19 @@ def test_the_fields_of_a_change(marks: Make, orders: Prepared) -> None:
     done = marks(orders)("reset", "-t", orders.table, "--redshift-only", "--yes", "--reason", "again", "--json")
 
     told = json.loads(done.out)
-    assert set(told) == {"dry_run", "who", "reason", "streams"}
+    assert set(told) == {"dry_run", "author", "reason", "streams"}
     [one] = told["streams"]
     assert {name: one[name] for name in one if name not in {"before", "after"}} == {
         "table": f"shop.{orders.table}",
         "source": "shop",
         "change": "reset",
-        "made": True,
+        "applied": True,
         "rows_to_read": 0,
-        "unknown_because": None,
-        "to_land": {"batches": 3, "rows": 4},
-        "to_land_again": {"batches": 2, "rows": 3},
-        "left_out": {"batches": 0, "rows": 0},
-        "at_work": {"extract": f"extract-{orders.table}"},
+        "rows_unknown_reason": None,
+        "to_load": {"batches": 3, "rows": 4},
+        "to_reload": {"batches": 2, "rows": 3},
+        "to_skip": {"batches": 0, "rows": 0},
+        "processes": {"extract": f"extract-{orders.table}"},
         "error": None,
     }
     assert (one["before"]["load_generation"], one["after"]["load_generation"]) == (1, 2)
@@ -194,7 +194,7 @@ def test_a_stream_that_somebody_else_changed_meanwhile_keeps_no_other_from_its_c
 
     assert done.code == 2, done.err
     one, two = json.loads(done.out)["streams"]
-    assert (one["made"], one["error"]["exit"], two["made"], two["error"]) == (False, 2, True, None)
+    assert (one["applied"], one["error"]["exit"], two["applied"], two["error"]) == (False, 2, True, None)
     assert f"error: shop.{orders.table}: another operator has changed" in done.err
     assert (state_of(orders).load_progress.load_generation, state_of(others).load_progress.load_generation) == (2, 2)
 
@@ -272,14 +272,14 @@ def test_the_system_wide_default_is_set_shown_and_taken_away(marks: Make, orders
     gone = made("reset", "--default", "--yes")
 
     told = json.loads(done.out)
-    assert set(told) == {"dry_run", "who", "reason", "before", "after"}
+    assert set(told) == {"dry_run", "author", "reason", "before", "after"}
     assert (told["before"]["start"], told["after"]["start"]) == (None, "2025-01-01T00:00:00.000000Z")
     assert "begin at 2025-01-01 00:00:00 UTC" in shown.out
     assert json.loads(listed.out)["default"] == told["after"]
     assert refused.code == 2
     assert gone.code == 0
     history = json.loads(made("history", "--default", "--json").out)["streams"][0]["entries"]
-    assert [(one["change"], one["start"], one["why"]) for one in history] == [
+    assert [(one["change"], one["start"], one["reason"]) for one in history] == [
         ("set", None, ""),
         ("set", "2025-01-01T00:00:00.000000Z", "a new year"),
     ]
@@ -304,13 +304,13 @@ def test_only_files_written_after_the_instant_land_and_the_rest_is_left_out(
     loader.load(orders)
 
     [told] = json.loads(done.out)["streams"]
-    assert (told["to_land"], told["left_out"]) == ({"batches": 2, "rows": 2}, {"batches": 2, "rows": 2})
+    assert (told["to_load"], told["to_skip"]) == ({"batches": 2, "rows": 2}, {"batches": 2, "rows": 2})
     assert told["after"]["skipped"] == [["1-0", "1-2"]]
     assert warehouse.rows(orders) == [(3, "row 3"), (4, "row 4")]
     fields = state_of(orders).to_fields()
     assert (fields["backup_strategy"], fields["metadata"]["manual_watermark"]) == ("manual_cli", True)
     files = json.loads(made("get", "-t", orders.table, "--show-files", "--json").out)["streams"][0]["files"]
-    assert [file["is"] for file in files] == ["left out", "left out", "loaded", "loaded"]
+    assert [file["state"] for file in files] == ["left out", "left out", "loaded", "loaded"]
 
 
 @pytest.mark.parametrize("change", ["set", "reset", "set and undo"])

@@ -80,13 +80,13 @@ def test_where_all_agrees_it_says_so_and_writes_nothing(marks: Make, orders: Pre
     assert told == {
         "table": f"shop.{orders.table}",
         "source": "shop",
-        "agrees": True,
+        "consistent": True,
         "entries": state_of(orders).revision,
         "batches": 3,
         "files": 3,
-        "cleaned": 0,
-        "landed": 2,
-        "whole": True,
+        "removed_files": 0,
+        "ledger_entries": 2,
+        "complete": True,
         "findings": [],
         "error": None,
     }
@@ -180,9 +180,9 @@ def test_what_does_not_agree_is_found(marks: Make, orders: Prepared, warehouse: 
 
     [told] = json.loads(done.out)["streams"]
     assert (done.code, text.code, made.wrote) == (7, 7, set()), done.err
-    found = [one for one in told["findings"] if one["about"] == about and message in one["message"]]
+    found = [one for one in told["findings"] if one["subject"] == about and message in one["message"]]
     assert len(found) == 1, told["findings"]
-    assert after in found[0]["next"]
+    assert after in found[0]["next_step"]
     assert found[0]["message"] in text.out
 
 
@@ -381,7 +381,7 @@ def test_a_document_is_rebuilt_from_its_history(marks: Make, orders: Prepared, s
     assert orders.lake.read(key) == whole
     [one] = json.loads(done.out)["streams"]
     assert set(one) == {"table", "source", "history", "ledger", "after", "error"}
-    assert set(one["history"]) == {"revision", "entries", "stood", "same"}
+    assert set(one["history"]) == {"revision", "entries", "stored_document", "matches_history"}
 
 
 def test_nothing_is_rebuilt_where_all_is_well_or_nothing_is_proven(

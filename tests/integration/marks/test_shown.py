@@ -55,11 +55,11 @@ def test_the_fields_of_get(marks: Make, two_landed: Prepared) -> None:
     done = marks(two_landed)("get", "-t", two_landed.table, "--json")
 
     [told] = json.loads(done.out)["streams"]
-    assert set(told) == {"table", "source", "watermark", "unproven_because", "waiting", "at_work", "error"}
+    assert set(told) == {"table", "source", "watermark", "unproven_reason", "pending_batches", "processes", "error"}
     assert set(told["watermark"]) >= SEEDED
-    assert (told["watermark"]["extracted_seq"], told["watermark"]["loaded_seq"], told["waiting"]) == (3, 2, 1)
-    assert set(told["at_work"]) == {"extract", "load"}
-    assert told["at_work"]["load"] is None
+    assert (told["watermark"]["extracted_seq"], told["watermark"]["loaded_seq"], told["pending_batches"]) == (3, 2, 1)
+    assert set(told["processes"]) == {"extract", "load"}
+    assert told["processes"]["load"] is None
 
 
 def test_files_are_listed_with_what_became_of_each(marks: Make, two_landed: Prepared) -> None:
@@ -67,7 +67,7 @@ def test_files_are_listed_with_what_became_of_each(marks: Make, two_landed: Prep
 
     [told] = json.loads(made("get", "-t", two_landed.table, "--show-files", "--json").out)["streams"]
 
-    assert [(file["batch"], file["rows"], file["is"]) for file in told["files"]] == [
+    assert [(file["batch"], file["rows"], file["state"]) for file in told["files"]] == [
         ("1-1", 2, "loaded"),
         ("1-2", 1, "loaded"),
         ("1-3", 1, "waiting"),
@@ -104,7 +104,7 @@ def test_a_list_has_streams_that_are_configured_and_streams_that_are_not(
 
     told = json.loads(done.out)
     assert set(told) == {"default", "streams"}
-    assert [(one["table"], one["configured"], one["waiting"]) for one in told["streams"]] == [
+    assert [(one["table"], one["configured"], one["pending_batches"]) for one in told["streams"]] == [
         (f"shop.{two_landed.table}", True, 1),
         (f"shop.{other.table}", False, 1),
     ]
@@ -138,10 +138,10 @@ def test_history_tells_who_and_why(marks: Make, two_landed: Prepared) -> None:
     assert len(told["entries"]) == 3
     newest = told["entries"][0]
     assert set(newest) == {
-        "revision", "at", "change", "who", "why", "stage", "epoch", "extracted", "last_mysql_data_timestamp",
+        "revision", "at", "change", "author", "reason", "stage", "epoch", "extracted", "last_mysql_data_timestamp",
         "last_mysql_key", "load_generation", "loaded", "start",
     }  # fmt: skip
-    assert (newest["change"], newest["who"], newest["why"]) == ("reset", "ann@desk", "read again")
+    assert (newest["change"], newest["author"], newest["reason"]) == ("reset", "ann@desk", "read again")
     assert (newest["extracted"], newest["loaded"]) == ("2-0", "1-2")
     assert "read again" in made("history", "-t", two_landed.table).out
 

@@ -147,7 +147,7 @@ def test_a_program_gets_everything_as_json_and_rows_whole_as_lines(travelling: T
     syncd.more = TRUNCATE
     replayed = syncd.say("quarantine", "replay", "--json", "--strict")
 
-    assert (listed["waiting"], listed["strays"]) == (2, [])
+    assert (listed["waiting_rows"], listed["orphan_files"]) == (2, [])
     assert [(one["stage"], one["rows"], one["state"], one["replayed_by"]) for one in listed["files"]] == [
         ("extract", 1, "waiting", None), ("load", 1, "waiting", None),
     ]  # fmt: skip
@@ -228,7 +228,7 @@ def test_a_file_that_is_gone_leaves_data_in_doubt(travelling: Travel, command: M
 
     done = syncd.say("quarantine", "list", "--json", "-t", orders.table, "--batch", "1-1")
 
-    assert (done.code, told(done)["files"][0]["state"]) == (7, "gone")
+    assert (done.code, told(done)["files"][0]["state"]) == (7, "missing")
 
 
 def replay(syncd: Command, orders: Travelling, *, ttl: float = 30.0) -> ExtractOutcome:

@@ -65,10 +65,10 @@ def test_the_fields_of_a_landing(prepared: Prepare, command: Make) -> None:
         "files": 3,
         "quarantined": 0,
         "incomplete": [],
-        "last": "1-2",
+        "last_batch": "1-2",
         "mark": list(link.high.to_texts()),
-        "complete": "2026-09-21T14:13:23.000000Z",
-        "pending": 0,
+        "complete_up_to": "2026-09-21T14:13:23.000000Z",
+        "pending_batches": 0,
         "seconds": 0,
         "planned": None,
         "error": None,
@@ -103,7 +103,7 @@ def test_a_dry_run_tells_what_would_be_loaded_and_writes_nothing(
 
     planned = {"first": "1-1", "last": "1-2", "batches": 2, "rows": 3, "files": 3}
     assert (told.code, told.told(orders.table)["load"]["planned"]) == (0, planned)
-    assert told.told(orders.table)["load"]["pending"] == 2
+    assert told.told(orders.table)["load"]["pending_batches"] == 2
     assert "1-1 to 1-1 would be loaded: 2 rows in 2 files" in shown.err
     assert sorted(found.key for found in orders.lake.list_objects("")) == before
     assert told.loaded.isdisjoint(DRIVERS)
@@ -164,7 +164,7 @@ def test_a_warehouse_that_is_away_is_exit_6_and_the_batches_wait(prepared: Prepa
     done = made.run("--all", "--load-only", "--json")
 
     told = done.told(orders.table)["load"]
-    assert (done.code, told["state"], told["error"]["exit"], told["pending"]) == (6, "failed", 6, 1)
+    assert (done.code, told["state"], told["error"]["exit"], told["pending_batches"]) == (6, "failed", 6, 1)
     assert "trying again in" in done.err
 
 

@@ -229,7 +229,7 @@ def test_rows_that_came_with_another_table_are_mended_and_from_a_mark_set_anew_i
     second = pair.syncd("verify", "-t", "swapped")
     shown = pair.syncd("watermark", "get", "-t", "swapped")
     cursor = pair.state("swapped").required_extract_progress.cursor
-    done = pair.syncd(*shlex.split(told["next"])[1:], "--yes")
+    done = pair.syncd(*shlex.split(told["next_step"])[1:], "--yes")
     is_set = pair.state("swapped").required_extract_progress
     shown_then = pair.syncd("watermark", "get", "-t", "swapped")
     pair.sql("UPDATE swapped SET flags = 2 WHERE id = 3")
@@ -237,14 +237,14 @@ def test_rows_that_came_with_another_table_are_mended_and_from_a_mark_set_anew_i
 
     assert (was_proven, is_proven) == (True, False)
     assert [(one.kind, one.key) for one in first.differences] == [(DifferenceKind.LOST, {"id": 5000})]
-    assert (told["state"], told["unproven_because"]) == ("equal", "the table was replaced before batch 1-2")
-    assert sampled["next"] is None
+    assert (told["state"], told["unproven_reason"]) == ("equal", "the table was replaced before batch 1-2")
+    assert sampled["next_step"] is None
     assert "not proven to be complete: the table was replaced before batch 1-2\n" in second.stderr
-    assert f"from the next rows on: {told['next']}\n" in second.stderr
+    assert f"from the next rows on: {told['next_step']}\n" in second.stderr
     assert re.search("proven +no: the table was replaced before batch 1-2\n", shown.stdout)
     assert done.exit_code == 0, done.output
     assert is_set.cursor == cursor
     assert re.search("proven +no: nothing has been read since the mark was set\n", shown_then.stdout)
     assert pair.state("swapped").required_extract_progress.proven
     proven = json.loads(pair.syncd("verify", "-t", "swapped", "--json").stdout)["streams"][0]
-    assert (proven["proven"], proven["unproven_because"], proven["next"]) == (True, None, None)
+    assert (proven["proven"], proven["unproven_reason"], proven["next_step"]) == (True, None, None)

@@ -351,7 +351,7 @@ def test_a_look_says_what_would_be_read_and_writes_nothing() -> None:
 
     assert (outcome.state, bench.asked_for_owner) == (ExtractState.PLANNED, 0)
     assert outcome.preview is not None
-    assert (outcome.preview["kind"], outcome.preview["sealed"]) == ("increment", False)
+    assert (outcome.preview["kind"], outcome.preview["already_planned"]) == ("increment", False)
     assert list(bench.store.list("")) == before
 
 

@@ -11,7 +11,7 @@ RATES = RowCosts(read_seconds=0.001, load_seconds=0.002, bytes=100.0)
 
 
 def planned(rows: int | None = 1_000, windows: int = 2) -> dict[str, Any]:
-    return {"kind": "increment", "sealed": False, "windows": [()] * windows, "body": {"rows_at_most": rows}}
+    return {"kind": "increment", "already_planned": False, "windows": [()] * windows, "body": {"rows_at_most": rows}}
 
 
 def test_where_nothing_is_to_be_read_nothing_is_foretold() -> None:

@@ -37,7 +37,7 @@ def test_entries_of_one_run_are_one_run() -> None:
     [run] = group_runs(entries)
 
     assert (run.run, run.batches, run.rows, run.milliseconds) == ("r1", 3, 30, 1500)
-    assert (run.began_at, run.ended_at) == (NOON + timedelta(seconds=0.5), NOON + timedelta(seconds=3))
+    assert (run.started_at, run.ended_at) == (NOON + timedelta(seconds=0.5), NOON + timedelta(seconds=3))
 
 
 def test_another_name_or_process_is_another_run() -> None:
