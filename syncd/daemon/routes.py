@@ -189,7 +189,7 @@ def _health_response(health: HealthStatus, *, trusted: bool) -> HttpResponse:
     status = HTTPStatus.OK if health.is_healthy else HTTPStatus.SERVICE_UNAVAILABLE
     fields: dict[str, Any] = {"status": "ok" if health.is_healthy else "not ok"}
     if trusted:
-        fields["why"] = health.reason or None
+        fields["reason"] = health.reason or None
     return _json_response(fields, status=status)
 
 

@@ -42,7 +42,7 @@ def stream_to_json(stream: StreamView) -> dict[str, Any]:
     return {
         **stream_name_to_json(stream.stream),
         "target": stream.target or None,
-        "every": stream.schedule,
+        "schedule": stream.schedule,
         "state": stream.state,
         "promised_lag_seconds": stream.promised_lag.total_seconds() if stream.promised_lag else None,
         "complete": _completeness_to_json(stream.last_stage.complete),
@@ -61,18 +61,18 @@ def _stage_to_json(stage: StageView) -> dict[str, Any]:
         "state": stage.state,
         "running": stage.running,
         "strategy": stage.strategy or None,
-        "began": _instant_to_json(stage.began_at),
+        "started_at": _instant_to_json(stage.began_at),
         "rows_so_far": stage.rows_so_far,
-        "why": stage.waiting_reason or None,
-        "until": _instant_to_json(stage.held_until),
+        "reason": stage.waiting_reason or None,
+        "held_until": _instant_to_json(stage.held_until),
         "error": _failure_to_json(stage.failure),
-        "next": _instant_to_json(stage.next_due_at),
-        "last": _instant_to_json(stage.last_ended_at),
-        "last_good": _instant_to_json(stage.last_success_at),
+        "next_at": _instant_to_json(stage.next_due_at),
+        "last_ended_at": _instant_to_json(stage.last_ended_at),
+        "last_success_at": _instant_to_json(stage.last_success_at),
         "complete": _completeness_to_json(stage.complete),
         "mark": stage.mark.to_texts() if stage.mark is not None else None,
         "rows_per_second": round(stage.rows_per_second, 3),
-        "lags": [None if lag is None else round(lag, 3) for lag in stage.lag_seconds],
+        "recent_lag_seconds": [None if lag is None else round(lag, 3) for lag in stage.lag_seconds],
     }
 
 
@@ -83,7 +83,7 @@ def _failure_to_json(failure: StageFailure | None) -> dict[str, Any] | None:
         "message": failure.message,
         "hint": failure.hint or None,
         "since": format_instant(failure.since),
-        "times": failure.times,
+        "count": failure.times,
     }
 
 
@@ -91,7 +91,7 @@ def _completeness_to_json(complete: CompletenessView | None) -> dict[str, Any] |
     if complete is None:
         return None
     return {
-        "upto": format_instant(complete.upto),
+        "up_to": format_instant(complete.upto),
         "proven": complete.is_proven,
         "lag_seconds": round(complete.lag.total_seconds(), 3),
     }
@@ -100,14 +100,14 @@ def _completeness_to_json(complete: CompletenessView | None) -> dict[str, Any] |
 def _pass_to_json(run: PassRecord) -> dict[str, Any]:
     return {
         "stage": run.stage,
-        "at": format_instant(run.ended_at),
+        "ended_at": format_instant(run.ended_at),
         "state": run.state,
         "batches": run.batches,
         "rows": run.rows,
         "seconds": round(run.seconds, 3),
         "reason": run.reason or None,
         "error": run.error or None,
-        "times": run.times,
+        "count": run.times,
     }
 
 
@@ -116,7 +116,7 @@ def _batch_to_json(batch: BatchRecord) -> dict[str, Any]:
         "stage": batch.stage,
         "at": format_instant(batch.moved_at),
         "batch": batch.first_batch,
-        "last": batch.last_batch,
+        "last_batch": batch.last_batch,
         "kind": batch.kind,
         "rows": batch.rows,
         "files": batch.files,

@@ -19,8 +19,8 @@ class MarkHistoryEntry:
     revision: int
     changed_at: datetime
     change: str
-    who: str
-    why: str
+    author: str
+    reason: str
     stage: str | None
     epoch: int
     after: Mapping[str, Any]
@@ -33,8 +33,8 @@ class MarkHistoryEntry:
             revision=entry.revision,
             changed_at=entry.recorded_at,
             change=note.change,
-            who=note.author,
-            why=note.reason,
+            author=note.author,
+            reason=note.reason,
             stage=note.stage,
             epoch=note.epoch,
             after=entry.after,
@@ -58,8 +58,8 @@ class MarkHistoryEntry:
             "revision": self.revision,
             "at": format_instant(self.changed_at),
             "change": self.change,
-            "who": self.who,
-            "why": self.why,
+            "author": self.author,
+            "reason": self.reason,
             "stage": self.stage,
             "epoch": self.epoch,
             "extracted": self.last_extracted,

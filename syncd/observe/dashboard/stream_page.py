@@ -109,7 +109,7 @@ def _notices_section(stream: StreamView, now: datetime) -> Markup:
     return tag("section", tag("h2", "Worth knowing"), html_table(("at", "what"), rows, empty=""), id="notices")
 
 
-HISTORY_COLUMNS = ("revision", "at (UTC)", "change", "extracted", "mark", "loaded", "who", "why")
+HISTORY_COLUMNS = ("revision", "at (UTC)", "change", "extracted", "mark", "loaded", "author", "reason")
 
 
 def history_page(stream: StreamName, entries: Sequence[MarkHistoryEntry], *, now: datetime) -> str:
@@ -142,7 +142,7 @@ def _entry_row(entry: MarkHistoryEntry, now: datetime) -> Markup:
         entry.last_extracted or "-",
         tag("code", mark or "-"),
         entry.last_loaded or "-",
-        entry.who,
-        entry.why,
+        entry.author,
+        entry.reason,
         class_=by_hand,
     )

@@ -54,7 +54,7 @@ def test_a_daemon_shows_how_it_stands_and_follows_its_file(place: Place) -> None
 
     until(lambda: (streams(url)[name]["complete"] or {}).get("proven") is True, "a proven freshness")
     assert streams(url)[name]["complete"]["lag_seconds"] < 60
-    assert got(f"{url}healthz") == (200, '{"status":"ok","why":null}\n')
+    assert got(f"{url}healthz") == (200, '{"status":"ok","reason":null}\n')
     assert got(f"{url}readyz")[0] == 200
     assert name in got(url)[1]
     # Proven is what the first pass read; that nothing is new, only the one after it can say.

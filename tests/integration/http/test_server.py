@@ -210,7 +210,7 @@ def test_a_probe_needs_no_token_and_hears_no_more_than_yes_or_no(guarded: HttpSe
     told_to_us = ask(guarded, "/healthz", headers={"Authorization": "Bearer a-token"})
 
     assert (told_to_all.status, told_to_all.json) == (200, {"status": "ok"})
-    assert told_to_us.json == {"status": "ok", "why": None}
+    assert told_to_us.json == {"status": "ok", "reason": None}
 
 
 @pytest.mark.parametrize(
@@ -469,7 +469,7 @@ def test_a_loop_that_hangs_is_not_alive(story: Story) -> None:
     with served(answers) as server:
         found = ask(server, "/healthz")
 
-        assert (found.status, found.json) == (503, {"status": "not ok", "why": "the loop has not run for 61 s"})
+        assert (found.status, found.json) == (503, {"status": "not ok", "reason": "the loop has not run for 61 s"})
         assert ask(server, "/readyz").status == 503
 
 
@@ -482,4 +482,4 @@ def test_a_pass_that_was_cut_says_nothing_of_the_lake(story: Story) -> None:
     with served(answers) as server:
         found = ask(server, "/readyz")
 
-    assert (found.status, found.json["why"]) == (503, "the lake did not answer: the lake is away")
+    assert (found.status, found.json["reason"]) == (503, "the lake did not answer: the lake is away")
