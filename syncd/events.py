@@ -153,16 +153,16 @@ class ColumnIncomplete(StreamEvent):
     column: str
     since: BatchId
     """First batch that read the column as it is now."""
-    why: str
+    reason: str
     hint: str
     """Command that fills the column."""
-    kept: bool = False
+    values_kept: bool = False
     """True if these rows keep the values they were read with; without such values the column is NULL."""
 
     @property
     def description(self) -> str:
-        holds = "may differ from the source" if self.kept else "is NULL"
-        return f"{self.column} {holds} in rows read before {self.since}: {self.why}. {self.hint}"
+        holds = "may differ from the source" if self.values_kept else "is NULL"
+        return f"{self.column} {holds} in rows read before {self.since}: {self.reason}. {self.hint}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,7 +199,7 @@ class BatchAbandoned(StreamEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OrphansSwept(StreamEvent):
+class OrphansRemoved(StreamEvent):
     """Files of interrupted attempts were removed."""
 
     files: int
@@ -239,7 +239,7 @@ class PassHeldBack(StreamEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PassBegan(StreamEvent):
+class PassStarted(StreamEvent):
     """A pass of a stage has started."""
 
     stage: Stage
@@ -257,14 +257,14 @@ class PassEnded(StreamEvent):
     rows: int
     seconds: float
     mark: Cursor
-    complete: datetime | None
+    complete_up_to: datetime | None
     """Everything committed at the source before this instant is in the lake, or in the target; None: unknown."""
     proven: bool
-    pending: int
+    pending_batches: int
     """Batches that are extracted and not yet loaded."""
     reason: str = ""
     """Reason for which the pass read no further, or was not run."""
-    cut: bool = False
+    interrupted: bool = False
     """True if this process interrupted the pass, so that it neither failed nor succeeded."""
     error: HintedError | None = None
 
@@ -280,12 +280,12 @@ _NAMES: dict[type, str] = {
     RowsQuarantined: "rows.quarantined",
     ColumnIncomplete: "column.incomplete",
     TableReplaced: "table.replaced",
-    OrphansSwept: "orphans.swept",
+    OrphansRemoved: "orphans.removed",
     StreamWaited: "stream.waited",
     StreamFailed: "stream.failed",
     PassDue: "pass.due",
     PassHeldBack: "pass.held_back",
-    PassBegan: "pass.began",
+    PassStarted: "pass.started",
     PassEnded: "pass.ended",
 }
 

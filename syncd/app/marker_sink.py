@@ -90,11 +90,11 @@ class MarkerSink:
         self._rows[stream] = self._rows.get(stream, 0) + rows
 
     def _enqueue_marker(self, event: PassEnded) -> None:
-        assert event.complete is not None
+        assert event.complete_up_to is not None
         stream = event.stream
         marker = CompletionMarker(
             stream=stream,
-            complete_until=event.complete,
+            complete_until=event.complete_up_to,
             proven=event.proven,
             batch=self._batches.get(stream),
             rows=self._rows.get(stream, 0),
@@ -117,7 +117,7 @@ class MarkerSink:
                     "marker.failed",
                     f"a marker was not written: {error.message}",
                     level=logging.WARNING,
-                    why=error.message,
+                    reason=error.message,
                 )
 
     def _subtract_written_rows(self, written: _PendingMarker) -> None:

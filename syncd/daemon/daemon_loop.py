@@ -23,10 +23,10 @@ from syncd.events import (
     BatchExtracted,
     ClockReading,
     EventListener,
-    PassBegan,
     PassDue,
     PassEnded,
     PassHeldBack,
+    PassStarted,
     StreamEvent,
     WaitKind,
     WaitReason,
@@ -178,7 +178,7 @@ class DaemonLoop:
         for held in decision.held:
             self._emit_held_back(held, now)
         for task in decision.started:
-            self._dispatcher(PassBegan(stream=task.key.stream, stage=task.stage, strategy=task.strategy))
+            self._dispatcher(PassStarted(stream=task.key.stream, stage=task.stage, strategy=task.strategy))
             self._pool.start_pass(task)
 
     def _seconds_to_wait(self, now: ClockReading) -> float:
@@ -257,11 +257,11 @@ class DaemonLoop:
                 rows=outcome.rows,
                 seconds=outcome.seconds,
                 mark=outcome.mark,
-                complete=outcome.complete_before,
+                complete_up_to=outcome.complete_before,
                 proven=self._proven_streams.get(stream, False),
-                pending=outcome.pending_batches,
+                pending_batches=outcome.pending_batches,
                 reason=reason,
-                cut=outcome.error is not None and is_interrupted_or_fenced(outcome.error),
+                interrupted=outcome.error is not None and is_interrupted_or_fenced(outcome.error),
                 error=outcome.error if wait is None else None,
             )
         )

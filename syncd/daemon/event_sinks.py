@@ -77,7 +77,7 @@ class EventSinks:
 
     def report(self, line: str) -> None:
         """Log what concerns the daemon and no stream."""
-        self._log.report("daemon.said", line)
+        self._log.report("daemon.message", line)
 
     def reconfigure(self, settings: Settings) -> None:
         """Continue with the streams of another configuration; changes under `daemon:` need a restart."""

@@ -63,7 +63,7 @@ class HealthChecker:
         self._last_probe: _LakeProbe | None = None
 
     def __call__(self, event: StreamEvent) -> None:
-        if not isinstance(event, PassEnded) or event.cut:
+        if not isinstance(event, PassEnded) or event.interrupted:
             return
         if event.error is None or isinstance(event.error, _LAKE_ERRORS):
             self._record_probe(event.error)

@@ -5,7 +5,7 @@ from contextlib import suppress
 from functools import partial
 
 from syncd.errors import LakeUnfit
-from syncd.events import EventListener, OrphansSwept
+from syncd.events import EventListener, OrphansRemoved
 from syncd.lake.manifest import Manifest
 from syncd.lake.object_keys import batch_prefix, batch_quarantine_prefix, parse_part_batch
 from syncd.ports.source import PartStore
@@ -59,7 +59,7 @@ class OrphanSweeper:
         orphans = list(_find_orphans(plan, link, self._parts))
         if orphans:
             self._parts.delete_objects(orphans)
-            self._emit(OrphansSwept(stream=plan.stream, files=len(orphans)))
+            self._emit(OrphansRemoved(stream=plan.stream, files=len(orphans)))
         for prefix in _prefixes(plan):
             # Without the right to see uploads, or where the server lists none, the bucket's own rule ends them.
             with suppress(LakeUnfit):

@@ -69,11 +69,11 @@ def incomplete_column_events(
         for name, added in manifest.added_columns.items():
             if added.unknown_reason and after < added.since <= link.id:
                 hint = make_hint(reason="a column was added")
-                yield event(column=name, since=added.since, why=added.unknown_reason, hint=hint)
+                yield event(column=name, since=added.since, reason=added.unknown_reason, hint=hint)
         for name, altered in manifest.redeclared_columns.items():
             if after < altered.since <= link.id:
                 hint = make_hint(reason="a column was altered")
-                yield event(column=name, since=altered.since, why=altered.reason, hint=hint, kept=True)
+                yield event(column=name, since=altered.since, reason=altered.reason, hint=hint, values_kept=True)
         after = link.id
 
 

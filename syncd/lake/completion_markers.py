@@ -111,9 +111,9 @@ def describes_target(event: PassEnded, *, has_target: bool) -> bool:
 
     An extraction that leaves no batch to load tells it for the target, too.
     """
-    if event.complete is None:
+    if event.complete_up_to is None:
         return False
-    return event.stage is Stage.LOAD or not has_target or event.pending == 0
+    return event.stage is Stage.LOAD or not has_target or event.pending_batches == 0
 
 
 class MarkerStore:

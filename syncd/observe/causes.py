@@ -67,7 +67,7 @@ def classify_reason(reason: str) -> IncidentCause | None:
     return None if kind is None else _CAUSE_OF_WAIT[kind]
 
 
-def affected_party(cause: IncidentCause, *, source: str, warehouse: str, stream: str) -> str:
+def affected_component(cause: IncidentCause, *, source: str, warehouse: str, stream: str) -> str:
     """Return whom a cause concerns: a server that many streams share, or one stream."""
     if cause in _SOURCE_CAUSES:
         return f"source {source}"

@@ -8,11 +8,11 @@ from syncd.events import (
     ColumnIncomplete,
     LedgerBehind,
     LoadRetried,
-    OrphansSwept,
-    PassBegan,
+    OrphansRemoved,
     PassDue,
     PassEnded,
     PassHeldBack,
+    PassStarted,
     RowsArrived,
     RowsQuarantined,
     StreamEvent,
@@ -39,7 +39,7 @@ def summarize_event(event: StreamEvent) -> str:  # noqa: PLR0911  # a case each
             return event.description
         case BatchAbandoned():
             return f"batch {event.batch} no longer fits its source and is planned again"
-        case OrphansSwept():
+        case OrphansRemoved():
             return f"removed {format_count(event.files, 'file')} of interrupted attempts"
         case PassEnded() | PassHeldBack():
             return describe_pass(event)
@@ -62,7 +62,7 @@ def describe_event(event: StreamEvent) -> str:  # noqa: PLR0911  # a case each
             return f"failed: {event.error}"
         case PassDue():
             return f"{event.stage} is due at {format_instant(event.at)}"
-        case PassBegan():
+        case PassStarted():
             return f"{event.stage} began, {event.strategy}"
         case _:
             return summarize_event(event) or event.name
@@ -73,7 +73,7 @@ def describe_pass(event: PassEnded | PassHeldBack) -> str:
     if isinstance(event, PassHeldBack):
         until = f", until {format_instant(event.until)}" if event.until else ""
         return f"{event.stage} is held back: {event.reason}{until}"
-    pending = f"{format_count(event.pending, 'batch')} to be loaded" if event.pending else ""
+    pending = f"{format_count(event.pending_batches, 'batch')} to be loaded" if event.pending_batches else ""
     return "; ".join(filter(None, (_describe_result(event), _describe_completeness(event), pending, event.reason)))
 
 
@@ -86,9 +86,9 @@ def _describe_result(event: PassEnded) -> str:
 
 
 def _describe_completeness(event: PassEnded) -> str:
-    if event.complete is None:
+    if event.complete_up_to is None:
         return ""
-    return f"complete up to {format_instant(event.complete)}{'' if event.proven else ', not proven'}"
+    return f"complete up to {format_instant(event.complete_up_to)}{'' if event.proven else ', not proven'}"
 
 
 def _describe_extracted(event: BatchExtracted) -> str:

@@ -96,14 +96,14 @@ def notice_document(update: IncidentUpdate) -> dict[str, object]:
         "state": update.state,
         "kind": incident.key.kind,
         "cause": incident.key.cause,
-        "cause_says": CAUSE_SENTENCES[incident.key.cause],
-        "party": incident.key.party,
+        "cause_text": CAUSE_SENTENCES[incident.key.cause],
+        "component": incident.key.component,
         "streams": [str(stream) for stream in incident.streams],
         "since": format_instant(incident.since),
         "at": format_instant(update.at),
         "message": incident.message,
         "hint": incident.hint or None,
-        "complete": format_instant(incident.complete_upto) if incident.complete_upto else None,
+        "complete_up_to": format_instant(incident.complete_upto) if incident.complete_upto else None,
     }
 
 
@@ -111,7 +111,9 @@ def notice_text(update: IncidentUpdate) -> str:
     """Return the text of the channel `slack`, escaped so that a message cannot mention Slack users."""
     incident = update.incident
     what = "not fresh" if incident.key.kind is IncidentKind.STALE else "failing"
-    head = f"syncd: {incident.key.party}: {what}, {CAUSE_SENTENCES[incident.key.cause]} ({_STATE_WORDS[update.state]})"
+    head = (
+        f"syncd: {incident.key.component}: {what}, {CAUSE_SENTENCES[incident.key.cause]} ({_STATE_WORDS[update.state]})"
+    )
     names = [stream.table_name for stream in incident.streams]
     more = f" and {len(names) - MAX_NAMED_STREAMS} more" if len(names) > MAX_NAMED_STREAMS else ""
     tables = f"{format_count(len(names), 'table')}: {', '.join(names[:MAX_NAMED_STREAMS])}{more}"
@@ -192,8 +194,10 @@ class IncidentNotifier:
     def _make_recipient(self, number: int, settings: NotifySettings) -> NotificationRecipient:
         name = f"recipient {number} ({settings.channel})"
 
-        def on_lost(why: str) -> None:
-            self._report("notice.lost", f"a notice was lost: {why}", level=logging.WARNING, recipient=name, why=why)
+        def on_lost(reason: str) -> None:
+            self._report(
+                "notice.lost", f"a notice was lost: {reason}", level=logging.WARNING, recipient=name, reason=reason
+            )
 
         queue = NotificationQueue(Webhook(settings.url, name=name), on_lost=on_lost)
         return NotificationRecipient(settings, self._queues.enter_context(queue))

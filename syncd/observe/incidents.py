@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 from syncd.error_classes import IncidentCause
 from syncd.events import ClockReading
 from syncd.observe.board import Board
-from syncd.observe.causes import CAUSE_SENTENCES, TRANSIENT_CAUSES, affected_party, find_stale_cause
+from syncd.observe.causes import CAUSE_SENTENCES, TRANSIENT_CAUSES, affected_component, find_stale_cause
 from syncd.observe.formatting import format_duration, format_instant
 from syncd.observe.stream_state import StreamTracker
 from watermarks.document import Stage
@@ -34,10 +34,10 @@ class IncidentKey:
 
     kind: IncidentKind
     cause: IncidentCause
-    party: str
+    component: str
 
     def __str__(self) -> str:
-        return f"{self.kind}/{self.cause}/{self.party}"
+        return f"{self.kind}/{self.cause}/{self.component}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,12 +129,14 @@ class IncidentDetector:
         # A broken promise stays one incident, whatever its cause becomes meanwhile.
         if before is not None and (before.cause is cause or kind is IncidentKind.STALE):
             return before
-        party = affected_party(cause, source=stream.source, warehouse=tracker.configured.warehouse, stream=str(stream))
-        if kind is IncidentKind.FAILING and party == str(stream):
+        component = affected_component(
+            cause, source=stream.source, warehouse=tracker.configured.warehouse, stream=str(stream)
+        )
+        if kind is IncidentKind.FAILING and component == str(stream):
             for key, other in (*self._open.items(), *current.items()):
                 if (key.kind, key.cause, other.message) == (kind, cause, incident.message):
                     return key
-        return IncidentKey(kind=kind, cause=cause, party=party)
+        return IncidentKey(kind=kind, cause=cause, component=component)
 
     def _without_streams(self, key: IncidentKey, incident: Incident) -> Incident:
         """Return the start of an incident; one that is open keeps the time when it opened."""
@@ -161,7 +163,7 @@ def _failures(tracker: StreamTracker, now: ClockReading) -> Iterator[tuple[_Trou
         yield (
             (stream, IncidentKind.FAILING, stage),
             Incident(
-                key=IncidentKey(kind=IncidentKind.FAILING, cause=failure.cause, party=""),
+                key=IncidentKey(kind=IncidentKind.FAILING, cause=failure.cause, component=""),
                 since=failure.cause_since.wall,
                 streams=(stream,),
                 message=failure.error.message,
@@ -185,7 +187,7 @@ def _find_broken_promise(tracker: StreamTracker, now: ClockReading, *, was_open:
     cause = find_stale_cause(tracker, within=within, now=now)
     failures = (stage.failure for stage in (tracker.extract, tracker.load))
     return Incident(
-        key=IncidentKey(kind=IncidentKind.STALE, cause=cause, party=""),
+        key=IncidentKey(kind=IncidentKind.STALE, cause=cause, component=""),
         since=now.wall - (lag - within),
         streams=(tracker.configured.stream,),
         message=_broken_promise_message(tracker, within, cause),

@@ -18,9 +18,9 @@ from syncd.events import (
     ColumnIncomplete,
     LedgerBehind,
     LoadRetried,
-    PassBegan,
     PassDue,
     PassEnded,
+    PassStarted,
     RowsArrived,
     RowsQuarantined,
     StreamEvent,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 MIN_SECRET_LENGTH: Final = 6
 """Shorter secrets are not masked: they would hide common words."""
-_PROGRESS_EVENTS: Final = (RowsArrived, PassDue, PassBegan, BatchPlanned)
+_PROGRESS_EVENTS: Final = (RowsArrived, PassDue, PassStarted, BatchPlanned)
 _WARNING_EVENTS: Final = (StreamFailed, LoadRetried, LedgerBehind, RowsQuarantined, ColumnIncomplete, TableReplaced)
 _COLOURS: Final = {"debug": "2", "warning": "33", "error": "31"}
 _LEADING_FIELDS: Final = ("timestamp", "level", "event", "message", "stream", "table")
@@ -166,7 +166,7 @@ class EventLog:
 
     def format_lost_lines(self, number: int) -> str:
         """Return the line that reports lost lines."""
-        event = {"event": "lines.lost", "level": "warning", "lines": number}
+        event = {"event": "log.lines_lost", "level": "warning", "lines": number}
         event["message"] = f"{number} lines of the log could not be written"
         return self._render_line(None, "", _order_fields(None, "", self._add_timestamp(None, "", event)))
 

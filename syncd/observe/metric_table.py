@@ -58,8 +58,8 @@ LOAD_RETRIES_TOTAL: Final = _counter("syncd_load_retries_total", ("stream",), "L
 RELOADED_TOTAL: Final = _counter(
     "syncd_reloaded_batches_total", ("stream",), "Batches that the warehouse had lost, as after a restore."
 )
-SWEPT_TOTAL: Final = _counter(
-    "syncd_swept_files_total", ("stream",), "Files of interrupted attempts that were removed."
+ORPHANS_REMOVED_TOTAL: Final = _counter(
+    "syncd_orphan_files_removed_total", ("stream",), "Files of interrupted attempts that were removed."
 )
 PASSES_TOTAL: Final = _counter(
     "syncd_passes_total",
@@ -90,7 +90,7 @@ BATCH_ROWS: Final = _histogram(
 )
 SOURCE_SECONDS: Final = _histogram(
     "syncd_source_query_seconds",
-    ("source", "about"),
+    ("source", "purpose"),
     "Duration of queries to a source, by purpose: `plan` or `horizon`. The reading of rows, which Spark does, is in"
     " `syncd_batch_seconds`.",
     QUERY_BUCKETS_SECONDS,
@@ -117,12 +117,12 @@ PROVEN: Final = _gauge("syncd_complete_proven", _STREAM_AND_STAGE, "1 if that in
 PROMISED: Final = _gauge("syncd_promised_lag_seconds", ("stream",), "Lag that `fresh_within` promises.")
 PENDING: Final = _gauge("syncd_pending_batches", ("stream",), "Batches that are extracted and not yet loaded.")
 FAILURES: Final = _gauge(
-    "syncd_failures_in_a_row", _STREAM_AND_STAGE, "Passes in a row that failed; 0 if the last one did not."
+    "syncd_consecutive_failures", _STREAM_AND_STAGE, "Consecutive passes that failed; 0 if the last one did not."
 )
 RUNNING: Final = _gauge("syncd_stage_running", _STREAM_AND_STAGE, "1 while a pass is running.")
 HELD_BACK: Final = _gauge("syncd_stage_held_back", _STREAM_AND_STAGE, "1 while a pass is due and may not run.")
 LAST_SUCCESS: Final = _gauge(
-    "syncd_last_good_pass_timestamp_seconds", _STREAM_AND_STAGE, "When the last pass without an error ended."
+    "syncd_last_successful_pass_timestamp_seconds", _STREAM_AND_STAGE, "When the last pass without an error ended."
 )
 STREAMS: Final = _gauge(
     "syncd_streams",
@@ -142,7 +142,7 @@ VERSION: Final = _gauge("syncd_info", ("version",), "1, with the running version
 
 EVENT_METRICS: Final = (
     ROWS_TOTAL, FILES_TOTAL, BYTES_TOTAL, BATCHES_TOTAL, ABANDONED_TOTAL, QUARANTINED_TOTAL, LOAD_RETRIES_TOTAL,
-    RELOADED_TOTAL, SWEPT_TOTAL, PASSES_TOTAL, PASS_SECONDS, BATCH_SECONDS, BATCH_ROWS,
+    RELOADED_TOTAL, ORPHANS_REMOVED_TOTAL, PASSES_TOTAL, PASS_SECONDS, BATCH_SECONDS, BATCH_ROWS,
 )  # fmt: skip
 """Metrics of events."""
 METRICS_STARTING_AT_ZERO: Final = (ROWS_TOTAL, QUARANTINED_TOTAL, LOAD_RETRIES_TOTAL, RELOADED_TOTAL)

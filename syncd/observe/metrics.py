@@ -16,7 +16,7 @@ from syncd.events import (
     BatchExtracted,
     LedgerBehind,
     LoadRetried,
-    OrphansSwept,
+    OrphansRemoved,
     PassEnded,
     RowsQuarantined,
     StreamEvent,
@@ -125,8 +125,8 @@ class Metrics:
                 self._stream_child(m.LOAD_RETRIES_TOTAL, stream).inc()
             case LedgerBehind():
                 self._stream_child(m.RELOADED_TOTAL, stream).inc(event.batches)
-            case OrphansSwept():
-                self._stream_child(m.SWEPT_TOTAL, stream).inc(event.files)
+            case OrphansRemoved():
+                self._stream_child(m.ORPHANS_REMOVED_TOTAL, stream).inc(event.files)
             case _:
                 return
 

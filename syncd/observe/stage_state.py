@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from syncd.error_classes import IncidentCause, classify_error
-from syncd.events import BatchesLoaded, BatchExtracted, ClockReading, PassBegan, PassEnded, PassHeldBack
+from syncd.events import BatchesLoaded, BatchExtracted, ClockReading, PassEnded, PassHeldBack, PassStarted
 from syncd.observe.board_view import CompletenessView, StageFailure, StageState, StageView
 from syncd.observe.causes import classify_reason
 from watermarks.document import Stage
@@ -87,7 +87,7 @@ class StageTracker:
             next_due_at=event.until,
         )
 
-    def on_pass_began(self, event: PassBegan, now: ClockReading) -> None:
+    def on_pass_started(self, event: PassStarted, now: ClockReading) -> None:
         self.held_reason = ""
         self._seen = replace(
             self._seen,
@@ -117,7 +117,7 @@ class StageTracker:
             mark=event.mark or self._seen.mark,
         )
         reason = truncate_text(event.reason)
-        if event.cut:
+        if event.interrupted:
             self._seen = replace(seen, waiting_reason=reason, state=self._failed_or(StageState.WAITING))
             return
         cause = classify_reason(event.reason) if event.error is None else classify_error(event.error)

@@ -14,11 +14,11 @@ from syncd.events import (
     ColumnIncomplete,
     LedgerBehind,
     LoadRetried,
-    OrphansSwept,
-    PassBegan,
+    OrphansRemoved,
     PassDue,
     PassEnded,
     PassHeldBack,
+    PassStarted,
     RowsArrived,
     RowsQuarantined,
     StreamEvent,
@@ -43,7 +43,7 @@ MAX_RECORDS_PER_STREAM: Final = 20
 """Passes, and batches, that are remembered of one stream."""
 MAX_NOTICES_PER_STREAM: Final = 8
 _NOTICE_EVENTS: Final = (
-    LoadRetried, LedgerBehind, RowsQuarantined, ColumnIncomplete, TableReplaced, BatchAbandoned, OrphansSwept,
+    LoadRetried, LedgerBehind, RowsQuarantined, ColumnIncomplete, TableReplaced, BatchAbandoned, OrphansRemoved,
 )  # fmt: skip
 
 
@@ -98,8 +98,8 @@ class StreamTracker:
                 self._tracker(event.stage).on_pass_due(event.at)
             case PassHeldBack():
                 self._tracker(event.stage).on_held_back(event)
-            case PassBegan():
-                self._tracker(event.stage).on_pass_began(event, now)
+            case PassStarted():
+                self._tracker(event.stage).on_pass_started(event, now)
             case RowsArrived():
                 self.extract.on_rows_read(event.rows)
             case PassEnded():
@@ -136,16 +136,16 @@ class StreamTracker:
     def _on_pass_ended(self, event: PassEnded, now: ClockReading) -> PassRecord | None:
         stage = self._tracker(event.stage)
         stage.on_pass_ended(event, now)
-        if event.error is None and not event.cut:
-            self.pending_batches = event.pending
-        if event.stage is Stage.LOAD and not event.cut:
+        if event.error is None and not event.interrupted:
+            self.pending_batches = event.pending_batches
+        if event.stage is Stage.LOAD and not event.interrupted:
             self.is_warehouse_locked = (
                 event.error is not None and classify_error(event.error) is IncidentCause.WAREHOUSE_LOCKED
             )
-        if event.complete is not None:
-            stage.advance_completeness(event.complete, proven=event.proven, now=now)
+        if event.complete_up_to is not None:
+            stage.advance_completeness(event.complete_up_to, proven=event.proven, now=now)
             if event.stage is Stage.EXTRACT and describes_target(event, has_target=self.has_target):
-                self.load.advance_completeness(event.complete, proven=event.proven, now=now)
+                self.load.advance_completeness(event.complete_up_to, proven=event.proven, now=now)
         return self._record_pass(event, now)
 
     def _record_pass(self, event: PassEnded, now: ClockReading) -> PassRecord | None:

@@ -11,10 +11,10 @@ from syncd.events import (
     BatchesLoaded,
     BatchExtracted,
     LoadRetried,
-    PassBegan,
     PassDue,
     PassEnded,
     PassHeldBack,
+    PassStarted,
     RowsArrived,
     RowsQuarantined,
     StreamEvent,
@@ -96,8 +96,8 @@ class Story:
             revision=revision,
             changed_at=at,
             change="set" if by_hand else "load" if revision % 2 else "extract",
-            who="ada@desk" if by_hand else "syncd-7b3e",
-            why="read August again" if by_hand else "",
+            author="ada@desk" if by_hand else "syncd-7b3e",
+            reason="read August again" if by_hand else "",
             stage=None if by_hand else "load" if revision % 2 else "extract",
             epoch=0 if by_hand else 3,
             after={
@@ -141,7 +141,7 @@ class Story:
 
     def _extracted(self, table: str, rows: int, behind: float, *, error: HintedError | None, held: bool) -> None:
         stream, at = stream_of(table), Stage.EXTRACT
-        self.tell(PassBegan(stream=stream, stage=at, strategy=RunStrategy.INTER_TABLE))
+        self.tell(PassStarted(stream=stream, stage=at, strategy=RunStrategy.INTER_TABLE))
         if rows:
             self._seq[table] += 1
             self.tell(
@@ -158,7 +158,7 @@ class Story:
         if not rows and error is None:
             return
         stream, at = stream_of(table), Stage.LOAD
-        self.tell(PassBegan(stream=stream, stage=at, strategy=RunStrategy.INTER_TABLE))
+        self.tell(PassStarted(stream=stream, stage=at, strategy=RunStrategy.INTER_TABLE))
         if error is None:
             self._last[table] = self._seq[table]
             self.tell(
@@ -182,9 +182,9 @@ class Story:
                 rows=rows,
                 seconds=0.3,
                 mark=self._mark(stream.table),
-                complete=None if error else self.clock.now() - timedelta(seconds=behind),
+                complete_up_to=None if error else self.clock.now() - timedelta(seconds=behind),
                 proven=stream.table != "carts",
-                pending=self._seq[stream.table] - self._last[stream.table],
+                pending_batches=self._seq[stream.table] - self._last[stream.table],
                 reason=reason,
                 error=error,
             )
@@ -203,7 +203,7 @@ class Story:
             )
         )
         self.tell(RowsQuarantined(stream=orders, batch=BatchId(1, 12), rows=3, reason="note: 70,113 bytes, 65,535 fit"))
-        self.tell(PassBegan(stream=events, stage=Stage.EXTRACT, strategy=RunStrategy.INTRA_TABLE))
+        self.tell(PassStarted(stream=events, stage=Stage.EXTRACT, strategy=RunStrategy.INTRA_TABLE))
         self.tell(RowsArrived(stream=events, batch=BatchId(1, 200), rows=48_300))
         held = "both sessions of warehouse main are in use"
         self.tell(PassHeldBack(stream=stock, stage=Stage.LOAD, reason=held))

@@ -10,7 +10,7 @@ from typing import Final
 
 from syncd.app.stage_services import StageService
 from syncd.daemon.daemon_loop import DaemonLoop
-from syncd.events import BatchesLoaded, BatchExtracted, EventListener, PassBegan, PassEnded, StreamEvent
+from syncd.events import BatchesLoaded, BatchExtracted, EventListener, PassEnded, PassStarted, StreamEvent
 from syncd.settings import Mode, Settings, StreamSettings
 from watermarks.batch import BatchId
 from watermarks.document import Stage
@@ -58,7 +58,7 @@ class DrainMonitor:
     def __call__(self, event: StreamEvent) -> None:
         table = self._tables[event.stream.table]
         match event:
-            case PassBegan(stage=Stage.EXTRACT):
+            case PassStarted(stage=Stage.EXTRACT):
                 table.began_after_last_write = self._written.is_set()
             case BatchExtracted():
                 table.extracted = event.batch

@@ -60,8 +60,8 @@ def test_a_daemon_shows_how_it_stands_and_follows_its_file(place: Place) -> None
     # Proven is what the first pass read; that nothing is new, only the one after it can say.
     until(lambda: value(url, "syncd_passes_total", stage="extract", state="nothing new") > 0, "a second pass")
     assert value(url, "syncd_s3_requests_total", operation="GetObject") > 0
-    assert value(url, "syncd_source_query_seconds_count", about="horizon") > 0
-    assert value(url, "syncd_source_query_seconds_count", about="plan") > 0
+    assert value(url, "syncd_source_query_seconds_count", purpose="horizon") > 0
+    assert value(url, "syncd_source_query_seconds_count", purpose="plan") > 0
     assert 0 <= value(url, "syncd_heartbeat_age_seconds") < 30
     assert 0 <= value(url, "syncd_horizon_held_seconds") < 30
 

@@ -44,7 +44,7 @@ def test_everybody_is_told(place: Place, tmp_path: Path) -> None:
     assert {"WATCHDOG=1", "STATUS=1 tables, 0 incidents open"} <= set(told)
     landed = [line for line in events(daemon, "pass.ended") if line["stage"] == "load" and line["rows"] == 3]
     assert landed
-    assert landed[0]["complete"]
+    assert landed[0]["complete_up_to"]
     found = marker(place, table)
     assert found is not None
     assert (found["batch"] or "")[:2] == "1-"
@@ -72,7 +72,7 @@ def test_whoever_keeps_a_promise_from_being_kept_is_named_until_it_is_over(place
         place.insert(table, 1)
         opened = held(hook, sent)[0]
         assert re.search(rf"held by transaction \d+, user {user}, since ", opened["message"]), opened
-        assert opened["party"] == "source mysql"
+        assert opened["component"] == "source mysql"
         writer.commit()
         until(lambda: "closed" in {one["state"] for one in held(hook, sent)}, "its end")
         place.comes_equal()

@@ -478,7 +478,7 @@ def test_a_pass_that_was_cut_says_nothing_of_the_lake(story: Story) -> None:
     answers = story.answers()
     answers._health = health
     health(ended(EXTRACT, error=LakeDown("the lake is away")))
-    health(ended(EXTRACT, cut=True))
+    health(ended(EXTRACT, interrupted=True))
     with served(answers) as server:
         found = ask(server, "/readyz")
 

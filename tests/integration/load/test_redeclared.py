@@ -44,7 +44,7 @@ def test_a_shorter_text_is_told_with_what_mends_it_once(loader: Loader, warehous
     assert told.startswith("name may differ from the source in rows read before 1-2: it was declared varchar(99) ")
     assert f"syncd run -t shop.{orders.table} --from 1970-01-01 --until 20" in told
     [event] = [event for event in loader.events if isinstance(event, ColumnIncomplete)]
-    assert event.kept
+    assert event.values_kept
     assert warehouse.rows(orders, "id, name") == [(1, "longer than nine"), (2, "row 2")]
     orders.increment(row(3, 3))
     assert loader.load(orders).incomplete_columns == ()

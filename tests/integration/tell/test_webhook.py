@@ -274,26 +274,26 @@ def test_what_is_open_when_the_daemon_ends_is_not_told_to_be_over() -> None:
         ):
             tell(ended("drifted"))
             hook.wait_for(1)
-            tell(ended(cut=True))
+            tell(ended(interrupted=True))
 
         assert [one["state"] for one in hook.sent] == ["opened"]
 
     assert said == ["incident.opened"]
 
 
-def ended(why: str = "", *, cut: bool = False) -> PassEnded:
+def ended(why: str = "", *, interrupted: bool = False) -> PassEnded:
     """The end of a pass, which failed where there is a why."""
     return PassEnded(
         stream=ORDERS,
         stage=Stage.EXTRACT,
-        state="failed" if why else "waiting" if cut else "nothing new",
+        state="failed" if why else "waiting" if interrupted else "nothing new",
         batches=0,
         rows=0,
         seconds=0.1,
         mark=at(0),
-        complete=None,
+        complete_up_to=None,
         proven=True,
-        pending=0,
-        cut=cut,
+        pending_batches=0,
+        interrupted=interrupted,
         error=SchemaDrift(why) if why else None,
     )

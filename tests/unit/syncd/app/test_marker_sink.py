@@ -32,7 +32,7 @@ def landed(rows: int) -> BatchesLoaded:
     return BatchesLoaded(stream=ORDERS, first=batch, last=batch, rows=rows, files=1, mark=at(0), seconds=1)
 
 
-def ended(minutes: float, *, stage: Stage = Stage.LOAD, pending: int = 0) -> PassEnded:
+def ended(minutes: float, *, stage: Stage = Stage.LOAD, pending_batches: int = 0) -> PassEnded:
     return PassEnded(
         stream=ORDERS,
         stage=stage,
@@ -41,9 +41,9 @@ def ended(minutes: float, *, stage: Stage = Stage.LOAD, pending: int = 0) -> Pas
         rows=1,
         seconds=1,
         mark=at(0),
-        complete=NOON + timedelta(minutes=minutes),
+        complete_up_to=NOON + timedelta(minutes=minutes),
         proven=True,
-        pending=pending,
+        pending_batches=pending_batches,
     )
 
 
@@ -73,7 +73,7 @@ def test_what_is_complete_in_the_target_is_marked_with_its_rows_and_batch() -> N
 def test_an_extraction_marks_only_what_leaves_nothing_to_load() -> None:
     store = MemoryStore()
     with marking(store, []) as tell:
-        tell(ended(5, stage=Stage.EXTRACT, pending=2))
+        tell(ended(5, stage=Stage.EXTRACT, pending_batches=2))
     assert told(store) is None
 
     with marking(store, []) as tell:

@@ -19,7 +19,7 @@ from syncd.config.check import build_settings
 from syncd.config.yaml_reader import parse_document
 from syncd.daemon.daemon_loop import DaemonLoop
 from syncd.errors import ConfigError, HorizonNotKnown, PassStopped, SourceDown
-from syncd.events import BatchExtracted, EventListener, PassBegan, PassDue, PassEnded, PassHeldBack, StreamEvent
+from syncd.events import BatchExtracted, EventListener, PassDue, PassEnded, PassHeldBack, PassStarted, StreamEvent
 from syncd.extract.extract_pass import ExtractOutcome
 from syncd.load.load_pass import LoadOutcome
 from syncd.settings import Settings, StreamSettings
@@ -153,7 +153,7 @@ def test_each_stream_has_its_passes_and_all_of_it_is_told(at_work: Callable[...,
     assert some.clean.result() is True
     assert some.made[0].closed
     kinds = [type(event) for event in some.events if event.stream.table == "a"][:3]
-    assert kinds == [PassBegan, PassEnded, PassDue]
+    assert kinds == [PassStarted, PassEnded, PassDue]
     assert {event.state for event in some.told(PassEnded)} == {"nothing new"}
 
 
@@ -178,7 +178,7 @@ def test_a_batch_wakes_its_loader_and_says_how_fresh_the_target_is(at_work: Call
         some.until(lambda: len([1 for one in some.told(PassEnded) if one.stage is Stage.LOAD]) >= 2)
 
     last = [one for one in some.told(PassEnded) if one.stage is Stage.LOAD][-1]
-    assert (last.complete, last.proven) == (NOON, True)
+    assert (last.complete_up_to, last.proven) == (NOON, True)
 
 
 def test_a_failure_is_told_and_other_streams_go_on(at_work: Callable[..., Any]) -> None:
@@ -203,7 +203,7 @@ def test_another_owner_is_no_failure(at_work: Callable[..., Any]) -> None:
         some.until(lambda: bool(some.told(PassHeldBack)))
 
     [ended], [held] = some.told(PassEnded), some.told(PassHeldBack)
-    assert (ended.state, ended.error, ended.reason, ended.cut) == ("waiting", None, "host-2 has it", False)
+    assert (ended.state, ended.error, ended.reason, ended.interrupted) == ("waiting", None, "host-2 has it", False)
     assert held.reason == "host-2 has it"
     assert held.until is not None
 
@@ -291,7 +291,7 @@ def test_who_lost_the_lease_goes_on_under_a_new_name(at_work: Callable[..., Any]
 
     assert some.made[0].closed
     assert not any(one.error for one in some.told(PassEnded))
-    assert [one.cut for one in some.told(PassEnded)][:2] == [True, False]
+    assert [one.interrupted for one in some.told(PassEnded)][:2] == [True, False]
 
 
 def test_a_pass_that_was_ended_by_a_stop_says_so_and_neither_failed_nor_went_well(at_work: Callable[..., Any]) -> None:
@@ -303,7 +303,7 @@ def test_a_pass_that_was_ended_by_a_stop_says_so_and_neither_failed_nor_went_wel
         some.until(lambda: some.passes("a") == 1)
 
     [ended] = some.told(PassEnded)
-    assert (ended.state, ended.error, ended.cut) == ("waiting", None, True)
+    assert (ended.state, ended.error, ended.interrupted) == ("waiting", None, True)
 
 
 def test_a_pass_that_waits_for_somebody_elses_transaction_was_not_cut(at_work: Callable[..., Any]) -> None:
@@ -313,7 +313,7 @@ def test_a_pass_that_waits_for_somebody_elses_transaction_was_not_cut(at_work: C
     with at_work(settings_of("a: {every: 1h}"), extracts=extracts) as some:
         some.until(lambda: bool(some.told(PassHeldBack)))
 
-    assert [one.cut for one in some.told(PassEnded)] == [False]
+    assert [one.interrupted for one in some.told(PassEnded)] == [False]
 
 
 def test_what_lost_its_lease_is_gone_from_memory_before_another_is_made() -> None:

@@ -29,7 +29,7 @@ from syncd.errors import (
 from syncd.events import (
     BatchAbandoned,
     BatchExtracted,
-    OrphansSwept,
+    OrphansRemoved,
     StreamEvent,
     StreamFailed,
     TableReplaced,
@@ -510,7 +510,7 @@ def test_a_batch_that_was_left_behind_is_finished_and_its_orphans_go_with_it() -
     bench.once()
 
     assert orphan not in bench.lake.kept
-    assert bench.told(OrphansSwept) == [OrphansSwept(stream=ORDERS, files=1)]
+    assert bench.told(OrphansRemoved) == [OrphansRemoved(stream=ORDERS, files=1)]
     chain = BatchChain(bench.journal, ORDERS)
     named = {key for seq in (1, 2) for key in chain.require_link(BatchId(1, seq)).files}
     assert named == set(bench.lake.kept)
@@ -554,7 +554,7 @@ def test_orphans_go_with_their_own_batch_whatever_comes_of_the_next() -> None:
 
     assert (outcome.state, outcome.batches) == (ExtractState.FAILED, 1)
     assert orphan not in bench.lake.kept
-    assert bench.told(OrphansSwept) == [OrphansSwept(stream=ORDERS, files=1)]
+    assert bench.told(OrphansRemoved) == [OrphansRemoved(stream=ORDERS, files=1)]
 
 
 @pytest.mark.parametrize("error", [LakeDown("no answer"), KeyboardInterrupt()])

@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 from typing import Any
 
-from syncd.events import BatchesLoaded, BatchExtracted, PassBegan, PassDue, PassEnded, PassHeldBack, StreamEvent
+from syncd.events import BatchesLoaded, BatchExtracted, PassDue, PassEnded, PassHeldBack, PassStarted, StreamEvent
 from syncd.observe.board import Board
 from syncd.observe.stream_state import ConfiguredStream
 from tests.builders import NOON, ORDERS, at
@@ -26,8 +26,8 @@ def make_board(clock: ManualClock | None = None, *, target: str = "public.orders
     return Board([listed], clock=clock or ManualClock(NOON))
 
 
-def began(stage: Stage, *, stream: StreamName = ORDERS) -> PassBegan:
-    return PassBegan(stream=stream, stage=stage, strategy=RunStrategy.INTER_TABLE)
+def began(stage: Stage, *, stream: StreamName = ORDERS) -> PassStarted:
+    return PassStarted(stream=stream, stage=stage, strategy=RunStrategy.INTER_TABLE)
 
 
 def due(stage: Stage, moment: datetime, *, stream: StreamName = ORDERS) -> PassDue:
@@ -47,9 +47,9 @@ def ended(stage: Stage, *, stream: StreamName = ORDERS, behind: float | None = N
         "rows": 0,
         "seconds": 0.5,
         "mark": START_CURSOR,
-        "complete": None if behind is None else NOON - timedelta(seconds=behind),
+        "complete_up_to": None if behind is None else NOON - timedelta(seconds=behind),
         "proven": True,
-        "pending": 0,
+        "pending_batches": 0,
         **more,
     }
     return PassEnded(stream=stream, stage=stage, **told)

@@ -59,11 +59,11 @@ def test_a_pass_is_running_until_it_ends_and_says_when_it_comes_again() -> None:
 def test_a_pass_that_was_cut_tells_of_neither_failure_nor_success() -> None:
     clock = ManualClock(NOON)
     board = make_board(clock)
-    tell(board, ended(EXTRACT, pending=3), ended(LOAD, error=DOWN, pending=3))
+    tell(board, ended(EXTRACT, pending_batches=3), ended(LOAD, error=DOWN, pending_batches=3))
     clock.advance(60)
 
-    tell(board, began(EXTRACT), ended(EXTRACT, state="waiting", cut=True))
-    tell(board, began(LOAD), ended(LOAD, state="waiting", cut=True, reason="load was ended: the daemon stops"))
+    tell(board, began(EXTRACT), ended(EXTRACT, state="waiting", interrupted=True))
+    tell(board, began(LOAD), ended(LOAD, state="waiting", interrupted=True, reason="load was ended: the daemon stops"))
     extract, load = orders(board).stages
 
     assert (load.state, load.running, load.failure and load.failure.times) == (StageState.FAILED, False, 1)
@@ -108,7 +108,7 @@ def test_lag_is_of_the_data_and_grows_while_nothing_is_heard() -> None:
     clock = ManualClock(NOON)
     board = make_board(clock)
 
-    tell(board, ended(EXTRACT, behind=2, pending=3))
+    tell(board, ended(EXTRACT, behind=2, pending_batches=3))
     clock.advance(10)
     lake, target = orders(board).stages
 
@@ -225,7 +225,7 @@ def test_streams_with_trouble_come_first_and_those_at_work_keep_their_place() ->
 def test_a_stream_without_a_target_has_one_stage_and_nothing_pending() -> None:
     board = make_board(target="")
 
-    tell(board, extracted(1), ended(EXTRACT, behind=3, pending=1))
+    tell(board, extracted(1), ended(EXTRACT, behind=3, pending_batches=1))
     seen = orders(board)
 
     assert (len(seen.stages), seen.pending_batches) == (1, 0)

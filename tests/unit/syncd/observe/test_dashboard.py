@@ -90,7 +90,7 @@ def test_no_word_of_others_becomes_markup(evil: str) -> None:
     stream = StreamName(source="main", database=evil, table=evil)
     board = Board([ConfiguredStream(stream=stream, target=evil, schedule=evil)], clock=ManualClock(NOON))
     error = WarehouseDown(evil, hint=evil)
-    incomplete = ColumnIncomplete(stream=stream, column=evil, since=BatchId(1, 1), why=evil, hint=evil)
+    incomplete = ColumnIncomplete(stream=stream, column=evil, since=BatchId(1, 1), reason=evil, hint=evil)
     mark = Cursor.from_values(NOON, evil)
     tell(board, extracted(1, stream=stream, kind=evil, mark=mark), held_back(EXTRACT, evil, stream=stream), incomplete)
     tell(board, ended(LOAD, stream=stream, error=error, mark=mark, reason=evil, state=evil))

@@ -8,9 +8,9 @@ import pytest
 
 from syncd.error_classes import IncidentCause, classify_error
 from syncd.errors import SchemaDrift, SourceDown, SourceUnfit, TransactionConflict, WarehouseDown
-from syncd.events import LoadRetried, PassBegan, PassEnded, PassHeldBack, StreamEvent, WaitKind, WaitReason
+from syncd.events import LoadRetried, PassEnded, PassHeldBack, PassStarted, StreamEvent, WaitKind, WaitReason
 from syncd.observe.board import Board
-from syncd.observe.causes import CAUSE_SENTENCES, affected_party, classify_reason
+from syncd.observe.causes import CAUSE_SENTENCES, affected_component, classify_reason
 from syncd.observe.incident_notifier import UNDELIVERED_RETRY_SECONDS, ReminderSchedule, encode_notice, notice_document
 from syncd.observe.incidents import (
     Incident,
@@ -39,14 +39,21 @@ def ended(
     stage: Stage = Stage.EXTRACT,
     *,
     error: HintedError | None = None,
-    complete: float | None = None,
+    complete_up_to: float | None = None,
     **more: Any,
 ) -> PassEnded:
-    """The end of a pass; `complete` in seconds after noon."""
-    fields: dict[str, Any] = {"batches": 0, "rows": 0, "seconds": 0.1, "mark": at(0), "proven": True, "pending": 0}
-    upto = None if complete is None else NOON + timedelta(seconds=complete)
+    """The end of a pass; `complete_up_to` in seconds after noon."""
+    fields: dict[str, Any] = {
+        "batches": 0,
+        "rows": 0,
+        "seconds": 0.1,
+        "mark": at(0),
+        "proven": True,
+        "pending_batches": 0,
+    }
+    upto = None if complete_up_to is None else NOON + timedelta(seconds=complete_up_to)
     state = "failed" if error else "nothing new"
-    return PassEnded(stream=stream, stage=stage, error=error, complete=upto, **({"state": state} | fields | more))
+    return PassEnded(stream=stream, stage=stage, error=error, complete_up_to=upto, **({"state": state} | fields | more))
 
 
 class Room:
@@ -98,8 +105,8 @@ def test_a_pass_that_was_cut_leaves_what_fails_as_it_was() -> None:
     room = Room(ORDERS, EVENTS)
     room.after(0, ended(error=DRIFTED), ended(EVENTS, error=DOWN))
 
-    cut = ended(cut=True, state="waiting", reason="extract of orders was ended: the daemon stops")
-    assert room.after(30, cut, ended(EVENTS, cut=True, state="waiting")) == []
+    cut = ended(interrupted=True, state="waiting", reason="extract of orders was ended: the daemon stops")
+    assert room.after(30, cut, ended(EVENTS, interrupted=True, state="waiting")) == []
     assert room.after(30) == [("opened", "failing/source_down/source shop")]
     assert len(room.watch.open_incidents) == 2
 
@@ -107,9 +114,9 @@ def test_a_pass_that_was_cut_leaves_what_fails_as_it_was() -> None:
 def test_a_pass_that_was_cut_mends_no_promise() -> None:
     room = Room(ORDERS, within=60)
     held = WaitReason("nothing above 12:00:00: held by transaction 4711", WaitKind.HELD_TRANSACTION)
-    room.after(0, ended(complete=0, reason=held, pending=0))
+    room.after(0, ended(complete_up_to=0, reason=held, pending_batches=0))
 
-    assert room.after(30, ended(cut=True, state="waiting", reason="extract of orders was ended")) == []
+    assert room.after(30, ended(interrupted=True, state="waiting", reason="extract of orders was ended")) == []
     assert room.after(31) == [("opened", "stale/held_transaction/source shop")]
 
 
@@ -174,7 +181,7 @@ def test_a_stage_that_waits_for_another_owner_promises_nothing_until_it_is_ours_
 
     assert room.after(0, ended(reason=theirs, state="waiting")) == []
     assert room.after(3600) == []
-    assert room.after(1, ended(complete=3601)) == []
+    assert room.after(1, ended(complete_up_to=3601)) == []
     assert room.after(61) == [("opened", "stale/unknown/shop/shop.orders")]
 
 
@@ -192,26 +199,28 @@ def test_a_promise_is_broken_when_it_is_due_and_kept_again_by_a_pass() -> None:
     room = Room(ORDERS, within=600)
     key = "stale/unknown/shop/shop.orders"
 
-    assert room.after(10, ended(stage=Stage.LOAD, complete=0)) == []
+    assert room.after(10, ended(stage=Stage.LOAD, complete_up_to=0)) == []
     assert room.after(590) == []
     assert room.after(1) == [("opened", key)]
     assert (room.open().complete_upto, room.open().since) == (NOON, NOON + timedelta(seconds=600))
-    assert room.after(1, ended(stage=Stage.LOAD, complete=595)) == [("closed", key)]
+    assert room.after(1, ended(stage=Stage.LOAD, complete_up_to=595)) == [("closed", key)]
 
 
 def test_an_extraction_that_leaves_nothing_to_load_keeps_the_promise_of_its_target() -> None:
     room = Room(ORDERS, within=60)
 
     for second in range(0, 600, 30):
-        assert room.after(30, ended(complete=second)) == []
-    assert room.after(30, ended(complete=600, pending=1)) == []
-    assert room.after(61, ended(complete=660, pending=1)) == [("opened", "stale/load_queue/warehouse dwh")]
+        assert room.after(30, ended(complete_up_to=second)) == []
+    assert room.after(30, ended(complete_up_to=600, pending_batches=1)) == []
+    assert room.after(61, ended(complete_up_to=660, pending_batches=1)) == [
+        ("opened", "stale/load_queue/warehouse dwh")
+    ]
 
 
 def test_where_there_is_no_warehouse_the_lake_is_what_is_promised() -> None:
     room = Room(ORDERS, within=60, warehouse="")
 
-    assert room.after(50, ended(complete=40, pending=9)) == []
+    assert room.after(50, ended(complete_up_to=40, pending_batches=9)) == []
     assert room.after(50) == []
 
 
@@ -224,7 +233,7 @@ def test_a_stream_that_never_gets_complete_breaks_its_promise_too() -> None:
 
 def test_a_step_of_the_clock_breaks_no_promise() -> None:
     room = Room(ORDERS, within=600)
-    room.after(10, ended(stage=Stage.LOAD, complete=5))
+    room.after(10, ended(stage=Stage.LOAD, complete_up_to=5))
     stepped = ManualClock(NOON + timedelta(days=1, seconds=10))
     room.board._clock = type("Stepped", (), {"now": stepped.now, "monotonic": room.clock.monotonic})()
 
@@ -235,7 +244,7 @@ HELD = WaitReason("held by transaction 4711, user app, 40 s", WaitKind.HELD_TRAN
 BUSY = WaitReason("99 threads run at db, more than 64", WaitKind.THROTTLED)
 BACKLOG = WaitReason("1,000 batches or more wait to be loaded", WaitKind.LOAD_BACKLOG)
 CAUSES: list[tuple[str, list[StreamEvent], str]] = [
-    ("held transaction", [ended(complete=0, reason=HELD, state="waiting")], "held_transaction/source shop"),
+    ("held transaction", [ended(complete_up_to=0, reason=HELD, state="waiting")], "held_transaction/source shop"),
     ("throttled", [ended(reason=BUSY)], "throttled/source shop"),
     (
         "extract queue",
@@ -244,19 +253,19 @@ CAUSES: list[tuple[str, list[StreamEvent], str]] = [
     ),
     (
         "reading does not keep up",
-        [ended(complete=0), PassBegan(stream=ORDERS, stage=Stage.EXTRACT, strategy=RunStrategy.SEQUENTIAL)],
+        [ended(complete_up_to=0), PassStarted(stream=ORDERS, stage=Stage.EXTRACT, strategy=RunStrategy.SEQUENTIAL)],
         "extract_queue/source shop",
     ),
-    ("load queue", [ended(complete=595, pending=3)], "load_queue/warehouse dwh"),
+    ("load queue", [ended(complete_up_to=595, pending_batches=3)], "load_queue/warehouse dwh"),
     (
         "too many wait",
-        [ended(complete=0, pending=1000, reason=BACKLOG)],
+        [ended(complete_up_to=0, pending_batches=1000, reason=BACKLOG)],
         "load_queue/warehouse dwh",
     ),
     (
         "warehouse locked",
         [
-            ended(complete=595, pending=3),
+            ended(complete_up_to=595, pending_batches=3),
             LoadRetried(stream=ORDERS, error=TransactionConflict("deadlock detected"), seconds=1),
         ],
         "warehouse_locked/warehouse dwh",
@@ -268,7 +277,7 @@ CAUSES: list[tuple[str, list[StreamEvent], str]] = [
     ),
     ("source down", [ended(error=DOWN)], "source_down/source shop"),
     ("drift", [ended(error=DRIFTED)], "schema_drift/shop/shop.orders"),
-    ("unknown", [ended(complete=0)], "unknown/shop/shop.orders"),
+    ("unknown", [ended(complete_up_to=0)], "unknown/shop/shop.orders"),
 ]
 
 
@@ -284,7 +293,7 @@ def test_a_broken_promise_names_what_keeps_it_from_being_kept(events: list[Strea
 
 def test_the_message_of_a_broken_promise_says_who_holds_it() -> None:
     room = Room(ORDERS, within=600)
-    room.after(0, ended(complete=0, reason=HELD))
+    room.after(0, ended(complete_up_to=0, reason=HELD))
     room.after(601)
 
     assert room.open().message == (
@@ -307,14 +316,14 @@ def test_a_broken_promise_stays_one_incident_whatever_comes_in_the_way_next() ->
         ("opened", "stale/source_down/source shop")
     ]
     assert room.after(10, ended(reason=HELD), ended(EVENTS, reason=HELD)) == []
-    assert room.after(1, ended(complete=610), ended(EVENTS, complete=610)) == [
+    assert room.after(1, ended(complete_up_to=610), ended(EVENTS, complete_up_to=610)) == [
         ("closed", "stale/source_down/source shop")
     ]
 
 
 def test_every_cause_has_a_sentence_and_a_party() -> None:
     assert set(CAUSE_SENTENCES) == set(IncidentCause)
-    assert {affected_party(cause, source="a", warehouse="b", stream="c") for cause in IncidentCause} == {
+    assert {affected_component(cause, source="a", warehouse="b", stream="c") for cause in IncidentCause} == {
         "source a",
         "warehouse b",
         "lake",
@@ -331,7 +340,7 @@ def test_an_error_without_a_group_is_a_bug() -> None:
 
 
 def incident(**more: Any) -> Incident:
-    key = IncidentKey(kind=IncidentKind.FAILING, cause=IncidentCause.SOURCE_DOWN, party="source shop")
+    key = IncidentKey(kind=IncidentKind.FAILING, cause=IncidentCause.SOURCE_DOWN, component="source shop")
     fields: dict[str, Any] = {
         "key": key,
         "since": NOON,
@@ -394,14 +403,14 @@ def test_the_document_of_a_webhook_says_everything() -> None:
         "state": "opened",
         "kind": "failing",
         "cause": "source_down",
-        "cause_says": "the source does not answer",
-        "party": "source shop",
+        "cause_text": "the source does not answer",
+        "component": "source shop",
         "streams": ["shop/shop.orders", "shop/shop.events"],
         "since": "2026-01-31T12:00:00.000000Z",
         "at": "2026-01-31T12:00:00.000000Z",
         "message": "db <!channel>",
         "hint": None,
-        "complete": None,
+        "complete_up_to": None,
     }
 
 

@@ -23,11 +23,11 @@ from syncd.events import (
     ColumnIncomplete,
     LedgerBehind,
     LoadRetried,
-    OrphansSwept,
-    PassBegan,
+    OrphansRemoved,
     PassDue,
     PassEnded,
     PassHeldBack,
+    PassStarted,
     RowsArrived,
     RowsQuarantined,
     StreamEvent,
@@ -65,9 +65,9 @@ def ended(**more: Any) -> PassEnded:
         "rows": 3000,
         "seconds": 1.23456,
         "mark": at(0, 42),
-        "complete": NOON,
+        "complete_up_to": NOON,
         "proven": True,
-        "pending": 0,
+        "pending_batches": 0,
     }
     return PassEnded(stream=ORDERS, **(fields | more))
 
@@ -81,16 +81,16 @@ SAMPLES: tuple[StreamEvent, ...] = (
     BatchesLoaded(stream=ORDERS, first=FIRST, last=SECOND, rows=3, files=2, mark=at(1, 7), seconds=0.5),
     LedgerBehind(stream=ORDERS, batches=3),
     RowsQuarantined(stream=ORDERS, batch=FIRST, rows=2, reason="too long"),
-    ColumnIncomplete(stream=ORDERS, column="note", since=FIRST, why="its default is computed", hint="Read again."),
+    ColumnIncomplete(stream=ORDERS, column="note", since=FIRST, reason="its default is computed", hint="Read again."),
     TableReplaced(stream=ORDERS, since=FIRST, hint="Compare."),
     LoadRetried(stream=ORDERS, error=TransactionConflict("deadlock"), seconds=0.5),
     BatchAbandoned(stream=ORDERS, batch=FIRST),
-    OrphansSwept(stream=ORDERS, files=4),
+    OrphansRemoved(stream=ORDERS, files=4),
     StreamWaited(stream=ORDERS, reason="too busy"),
     StreamFailed(stream=ORDERS, error="no answer", hint="Look."),
     PassDue(stream=ORDERS, stage=Stage.EXTRACT, at=NOON),
     PassHeldBack(stream=ORDERS, stage=Stage.LOAD, reason="no session is free", until=NOON),
-    PassBegan(stream=ORDERS, stage=Stage.EXTRACT, strategy=RunStrategy.INTER_TABLE),
+    PassStarted(stream=ORDERS, stage=Stage.EXTRACT, strategy=RunStrategy.INTER_TABLE),
     ended(),
 )
 
@@ -149,10 +149,16 @@ def test_a_failed_pass_is_an_error_with_its_hint_and_one_that_found_nothing_is_q
     [
         (ended(), "load: 2 batches, 3,000 rows in 1.2 s; complete up to 2026-01-31 12:00:00Z"),
         (ended(batches=0, rows=0, proven=False), "load: nothing new; complete up to 2026-01-31 12:00:00Z, not proven"),
-        (ended(batches=1, rows=1, complete=None, pending=7), "load: 1 batch, 1 row in 1.2 s; 7 batches to be loaded"),
-        (ended(error=DOWN, complete=None), "load failed after 2 batches, 3,000 rows in 1.2 s: db does not answer"),
         (
-            ended(stage=Stage.EXTRACT, batches=0, complete=None, reason="held by transaction 7"),
+            ended(batches=1, rows=1, complete_up_to=None, pending_batches=7),
+            "load: 1 batch, 1 row in 1.2 s; 7 batches to be loaded",
+        ),
+        (
+            ended(error=DOWN, complete_up_to=None),
+            "load failed after 2 batches, 3,000 rows in 1.2 s: db does not answer",
+        ),
+        (
+            ended(stage=Stage.EXTRACT, batches=0, complete_up_to=None, reason="held by transaction 7"),
             "extract: nothing new; held by transaction 7",
         ),
     ],

@@ -6,7 +6,7 @@ from datetime import timedelta
 from prometheus_client.parser import text_string_to_metric_families
 
 from syncd.errors import TransactionConflict, WarehouseDown
-from syncd.events import BatchAbandoned, LedgerBehind, LoadRetried, OrphansSwept, RowsQuarantined
+from syncd.events import BatchAbandoned, LedgerBehind, LoadRetried, OrphansRemoved, RowsQuarantined
 from syncd.observe.metric_table import ALL_METRICS, MetricType
 from syncd.observe.metrics import Metrics
 from syncd.observe.stream_state import ConfiguredStream
@@ -48,7 +48,7 @@ def make_metrics(clock: ManualClock | None = None) -> Metrics:
         RowsQuarantined(stream=ORDERS, batch=BatchId(1, 1), rows=5, reason="too long"),
         LoadRetried(stream=ORDERS, error=TransactionConflict("collided"), seconds=1.0),
         LedgerBehind(stream=ORDERS, batches=4),
-        OrphansSwept(stream=ORDERS, files=6),
+        OrphansRemoved(stream=ORDERS, files=6),
         BatchAbandoned(stream=ORDERS, batch=BatchId(1, 2)),
     ):
         board(event)
@@ -75,7 +75,7 @@ def test_events_are_counted() -> None:
     assert found[f"syncd_quarantined_rows_total {stream} load"] == 5
     assert found[f"syncd_passes_total {stream} load failed"] == 1
     assert found[f"syncd_reloaded_batches_total {stream}"] == 4
-    assert found[f"syncd_swept_files_total {stream}"] == 6
+    assert found[f"syncd_orphan_files_removed_total {stream}"] == 6
     assert found["syncd_batch_seconds_count load"] == 1
 
 
@@ -95,7 +95,7 @@ def test_what_the_board_shows_is_read_at_the_scrape() -> None:
     stream = str(ORDERS)
     assert found[f"syncd_lag_seconds {stream} extract"] == 3
     assert found[f"syncd_complete_proven {stream} load"] == 1
-    assert found[f"syncd_failures_in_a_row {stream} load"] == 1
+    assert found[f"syncd_consecutive_failures {stream} load"] == 1
     assert found["syncd_streams failed"] == 1
     assert found["syncd_heartbeat_age_seconds"] == 0.25
     assert found["process_open_fds"] > 0
@@ -107,7 +107,7 @@ def test_names_and_labels_follow_the_conventions() -> None:
         assert re.fullmatch(r"syncd_[a-z0-9_]+", one.name), one.name
         assert one.name.endswith("_total") is (one.metric_type is MetricType.COUNTER), one.name
         assert set(one.labels) <= {
-            "stream", "stage", "state", "source", "about", "warehouse", "statement", "operation", "status", "version",
+            "stream", "stage", "state", "source", "purpose", "warehouse", "statement", "operation", "status", "version",
         }, one.name  # fmt: skip
 
 

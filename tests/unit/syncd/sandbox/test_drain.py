@@ -1,6 +1,6 @@
 from typing import Any
 
-from syncd.events import BatchesLoaded, BatchExtracted, PassBegan, PassEnded
+from syncd.events import BatchesLoaded, BatchExtracted, PassEnded, PassStarted
 from syncd.sandbox.demo.demo_daemon import DrainMonitor
 from syncd.settings import Mode, StreamSettings
 from watermarks.batch import BatchId
@@ -18,7 +18,7 @@ def drain(mode: Mode = Mode.UPSERT) -> DrainMonitor:
 
 def passes(some: DrainMonitor, *, batch: int = 0, reason: str = "") -> None:
     """One pass of the extract stage, with a batch or none."""
-    some(PassBegan(stream=STREAM, stage=Stage.EXTRACT, strategy=RunStrategy.SEQUENTIAL))
+    some(PassStarted(stream=STREAM, stage=Stage.EXTRACT, strategy=RunStrategy.SEQUENTIAL))
     finds(some, batch, reason=reason)
 
 
@@ -34,9 +34,9 @@ def finds(some: DrainMonitor, batch: int, *, reason: str = "") -> None:
         "state": "extracted",
         "batches": int(batch > 0),
         "rows": 1,
-        "complete": None,
+        "complete_up_to": None,
         "proven": True,
-        "pending": 0,
+        "pending_batches": 0,
     }
     some(PassEnded(**told, stage=Stage.EXTRACT, reason=reason, **ended))
 
@@ -62,7 +62,7 @@ def test_two_passes_that_find_nothing_after_the_last_write_are_the_end() -> None
 
 def test_a_pass_that_began_before_the_last_write_does_not_count() -> None:
     some = drain()
-    some(PassBegan(stream=STREAM, stage=Stage.EXTRACT, strategy=RunStrategy.SEQUENTIAL))
+    some(PassStarted(stream=STREAM, stage=Stage.EXTRACT, strategy=RunStrategy.SEQUENTIAL))
     some.start()
     finds(some, 0)
     passes(some)
