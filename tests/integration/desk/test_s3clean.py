@@ -80,7 +80,7 @@ def test_without_yes_it_says_what_would_go_and_does_nothing(syncd: Make, two_lan
 
     assert (listed.code, shown.code, made.wrote) == (0, 0, {"GetBucketVersioning"})
     assert re.search(r"loaded +would be removed +2 ", listed.out)
-    assert "stays: it waits to be loaded" in listed.out
+    assert "kept: it waits to be loaded" in listed.out
     assert "reset --redshift-only` and a restored warehouse will need MySQL" in shown.out
     assert "nothing was removed: to remove the files, add --yes" in shown.err
     assert data(two_landed) == before

@@ -45,7 +45,7 @@ def test_a_watermark_is_shown_in_the_words_that_people_know(marks: Make, two_lan
 
     assert done.code == 0, done.err
     assert "S3 to Redshift" in done.out
-    assert re.search(r"waiting +1 batch\n", done.out)
+    assert re.search(r"pending +1 batch\n", done.out)
     assert re.search(r"MySQL to S3 +success\n +mark +2026-09-21 14:13:24, 4\n", done.out)
     assert "1-3, sequential" in done.out
     assert f"extract is running: extract-{two_landed.table}" in done.out
