@@ -169,7 +169,7 @@ def test_given_servers_are_used_and_never_ended(
 
     standing = box.up()
 
-    assert [found.state for found in standing] == [ServiceState.EXTERNAL, ServiceState.GIVEN]
+    assert [found.state for found in standing] == [ServiceState.EXTERNAL, ServiceState.EXTERNAL]
     assert box.mysql == shared.mysql
     assert box.s3.endpoint == shared.s3.endpoint
     assert box.down() == []
