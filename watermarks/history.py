@@ -68,12 +68,6 @@ class ChangeKind(StrEnum):
     IMPORT = "import"
 
 
-MANUAL_CHANGES: Final = frozenset(
-    {ChangeKind.SET, ChangeKind.RESET, ChangeKind.SKIP, ChangeKind.UNDO, ChangeKind.IMPORT}
-)
-"""Changes that only a person makes, with a reason, and that undo takes back."""
-
-
 class Document(Protocol):
     """Value with a revision that a journal reads and writes."""
 

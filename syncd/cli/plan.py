@@ -1,7 +1,6 @@
 """`syncd plan`: forecast of a run, without writing anything."""
 
 import os
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -9,7 +8,6 @@ import click
 from syncd.cli.option_types import common_options, tables_option, wait_option
 from syncd.cli.output import error_to_json, print_message, show_json, show_table
 from syncd.cli.stream_selection import (
-    SelectedStream,
     collect_result,
     exit_with_errors,
     open_operator_context,
@@ -20,7 +18,7 @@ from watermarks.errors import HintedError
 
 if TYPE_CHECKING:
     from syncd.cli.stream_selection import StreamResult
-    from syncd.operations.run_forecast import Forecast, RunForecaster
+    from syncd.operations.run_forecast import Forecast
 
     ForecastResult = StreamResult[tuple[Forecast, tuple[HintedError, ...]]]
 
@@ -43,19 +41,15 @@ def plan(**options: Any) -> None:  # noqa: ANN401  # options of click arrive by 
         open_run_forecaster(context, os.environ, horizon_wait=options["wait"]) as forecaster,
     ):
         selected = select_streams(context.settings, options["tables"], all_=not options["tables"])
-        forecast = partial(_forecast_stream, forecaster, limit=options["limit"])
-        results = [collect_result(one, forecast) for one in selected]
+        results = [
+            collect_result(one, lambda it: forecaster.forecast(it.require_settings(), limit=options["limit"]))
+            for one in selected
+        ]
     if options["as_json"]:
         show_json({"streams": [_to_json(result) for result in results]})
     else:
         _show(results, statements=options["statements"])
     exit_with_errors((result.name, error) for result in results for error in _errors_of(result))
-
-
-def _forecast_stream(
-    forecaster: "RunForecaster", selected: SelectedStream, *, limit: int | None
-) -> "tuple[Forecast, tuple[HintedError, ...]]":
-    return forecaster.forecast(selected.require_settings(), limit=limit)
 
 
 def _errors_of(result: "ForecastResult") -> tuple[HintedError, ...]:

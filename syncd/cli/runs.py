@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @tables_option
-@click.option(
-    "--last", type=click.IntRange(min=1), default=20, show_default=True, metavar="N", help="Number of runs to show."
-)
+@click.option("--last", type=click.IntRange(min=1), default=20, show_default=True, metavar="N", help="Runs to show.")
 @common_options
 def runs(**options: Any) -> None:  # noqa: ANN401  # options of click arrive by name
     """Show the last runs that did something or failed, the newest first.
@@ -34,20 +32,10 @@ def runs(**options: Any) -> None:  # noqa: ANN401  # options of click arrive by 
         show_json({"runs": [_to_json(one, run) for one, run in newest], "errors": errors})
     else:
         columns = (
-            "table",
-            "stage",
-            "started (UTC)",
-            "ended (UTC)",
-            "seconds",
-            "batches",
-            "rows",
-            "files",
-            "end",
-            "author",
-        )
-        show_table(
-            columns, [_table_row(one, run) for one, run in newest], optional=("started (UTC)", "author", "batches")
-        )
+            "table", "stage", "started (UTC)", "ended (UTC)", "seconds", "batches", "rows", "files", "end", "author",
+        )  # fmt: skip
+        rows = [_table_row(one, run) for one, run in newest]
+        show_table(columns, rows, optional=("started (UTC)", "author", "batches"))
         for one, run in newest:
             for failure in run.failures:
                 print_message(f"{one.name}: {run.stage} failed at {format_instant(run.ended_at)} UTC: {failure}")

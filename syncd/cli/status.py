@@ -36,11 +36,7 @@ HOME_AND_CLEAR = "\x1b[H\x1b[2J"
 @tables_option
 @click.option("--watch", is_flag=True, help="Refresh until Ctrl-C.")
 @click.option(
-    "--every",
-    type=DurationType(positive=True),
-    default="2s",
-    show_default=True,
-    help="With --watch: time between refreshes.",
+    "--every", type=DurationType(positive=True), default="2s", show_default=True, help="Refresh interval of --watch."
 )
 @common_options
 def status(**options: Any) -> None:  # noqa: ANN401  # options of click arrive by name

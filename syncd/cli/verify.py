@@ -31,19 +31,9 @@ MAX_REPAIR_ROWS: Final = 50_000
 @click.command()
 @selection_options
 @click.option("--sample", type=PercentType(), metavar="P%", help="Compare this share of the ranges, chosen at random.")
+@click.option("--seed", type=int, metavar="N", help="With --sample: one seed always chooses the same ranges.")
 @click.option(
-    "--seed",
-    type=int,
-    metavar="N",
-    help="With --sample: seed of the random choice; the same seed chooses the same ranges.",
-)
-@click.option(
-    "--limit",
-    type=click.IntRange(min=0),
-    default=100,
-    show_default=True,
-    metavar="N",
-    help="Number of differences to show.",
+    "--limit", type=click.IntRange(min=0), default=100, show_default=True, metavar="N", help="Differences to show."
 )
 @click.option(
     "--repair", is_flag=True, help="Show how to correct the differences; with --yes correct them, and compare again."

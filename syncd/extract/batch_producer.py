@@ -159,7 +159,9 @@ class ExtractProducer:
 
     def _read(self, plan: Plan, request: ReadRequest) -> ReadResult:
         try:
-            result = self._reader.read(request, tell=lambda rows: self._report_rows(plan, rows))
+            result = self._reader.read(
+                request, tell=lambda rows: self._emit(RowsArrived(stream=self.stream, batch=plan.id, rows=rows))
+            )
         except SchemaDrift:
             self._require_unaltered(plan)
             raise
@@ -207,9 +209,6 @@ class ExtractProducer:
         read_keys = {part.key for part in self._last_read.parts}
         quarantined = self._last_read.quarantined_parts if read_keys.issuperset(files) else ()
         self._parts.delete_objects([*files, *(part.key for part in quarantined)])
-
-    def _report_rows(self, plan: Plan, rows: int) -> None:
-        self._emit(RowsArrived(stream=self.stream, batch=plan.id, rows=rows))
 
 
 def _find_backlog(watermark: Watermark, settings: StreamSettings) -> str:

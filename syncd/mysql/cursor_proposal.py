@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from heapq import nlargest
+from operator import itemgetter
 from typing import Any, Final
 
 from syncd.datatypes.source_table import SourceColumn, SourceTable
@@ -153,7 +155,9 @@ def _describe_reasons(choice: OrderChoice, sample: TableSample, size: str) -> tu
         reasons.append(f"{ties:.1f} rows for each stamp among the newest {sample.sampled_rows:,}")
     reasons.append(_describe_nulls(column, sample))
     if sample.widest_bytes:
-        widest = ", ".join(f"{each} {size:,}" for each, size in sorted(sample.widest_bytes.items(), key=_by_size)[:5])
+        widest = ", ".join(
+            f"{each} {size:,}" for each, size in nlargest(5, sample.widest_bytes.items(), key=itemgetter(1))
+        )
         reasons.append(f"widest text among some of the newest rows, in bytes: {widest}")
     return tuple(reasons)
 
@@ -164,10 +168,6 @@ def _describe_nulls(column: SourceColumn, sample: TableSample) -> str:
     return (
         f"{column.name} is {'NULL in some rows: only the first pass reads these' if sample.has_nulls else 'never NULL'}"
     )
-
-
-def _by_size(item: tuple[str, int]) -> int:
-    return -item[1]
 
 
 def _describe_doubts(choice: OrderChoice, sample: TableSample, *, is_zone_configured: bool) -> list[str]:

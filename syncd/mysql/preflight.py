@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final
 
 from syncd.datatypes.mysql_quoting import quote_table
@@ -82,7 +82,11 @@ class _SourceCheck:
         with sheet.record_errors("version"):
             self._check_version(self._source.get_server_info())
         with sheet.record_errors("clock"):
-            sheet.check_clock(self._read_clock, step=timedelta(), now=SystemClock().now)
+            sheet.check_clock(
+                lambda: parse_server_clock(self._source.fetch_rows(SERVER_CLOCK_SQL)),
+                step=timedelta(),
+                now=SystemClock().now,
+            )
         with sheet.record_errors("time zone"):
             self._check_time_zone()
         with sheet.record_errors("horizon"):
@@ -116,9 +120,6 @@ class _SourceCheck:
         if server.version < oldest:
             return self._sheet.add_failure("version", f"{version} is older than {'.'.join(map(str, oldest[:2]))}")
         return self._sheet.add_pass("version", version)
-
-    def _read_clock(self) -> datetime:
-        return parse_server_clock(self._source.fetch_rows(SERVER_CLOCK_SQL))
 
     def _check_time_zone(self) -> None:
         [(zone, system)] = self._source.fetch_rows("SELECT @@global.time_zone, @@system_time_zone")

@@ -16,7 +16,7 @@ from watermarks.errors import DataInDoubt
 from watermarks.extraction import BatchChain
 from watermarks.history import Journal, StateMissing
 from watermarks.names import StreamName
-from watermarks.progress import BEFORE_FIRST_BATCH, LoadProgress
+from watermarks.progress import BEFORE_FIRST_BATCH
 
 MAX_COUNTED_LINKS: Final = 1_000
 """Batches whose rows are counted; of more, only the number of batches is known."""
@@ -51,17 +51,13 @@ def measure_impact(chain: BatchChain, before: Watermark, after: Watermark) -> Ch
         batch
         for span in after.load_progress.skipped_batches
         for batch in extracted.batch_ids(after=span.after)
-        if batch in span and not _is_skipped(before.load_progress, batch)
+        if batch in span and not any(batch in skipped for skipped in before.load_progress.skipped_batches)
     )
     return ChangeImpact(
         to_load=_count_batches(chain, due),
         to_reload=_count_batches(chain, tuple(batch for batch in due if before.load_progress.expects_in_ledger(batch))),
         to_skip=_count_batches(chain, skipped),
     )
-
-
-def _is_skipped(progress: LoadProgress, batch: BatchId) -> bool:
-    return any(batch in span for span in progress.skipped_batches)
 
 
 def _count_batches(chain: BatchChain, batches: Sequence[BatchId]) -> BatchCount:

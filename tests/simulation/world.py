@@ -15,7 +15,7 @@ from watermarks.cursor import START_CURSOR, Cursor
 from watermarks.document import Stage, Watermark
 from watermarks.errors import DataInDoubt, HintedError, Misuse, NotOwner, StateUnreadable
 from watermarks.extraction import BatchChain, Extraction
-from watermarks.history import MANUAL_CHANGES, ChangeKind, HistoryEntry, Journal
+from watermarks.history import ChangeKind, HistoryEntry, Journal
 from watermarks.host import ProcessLocation
 from watermarks.lease import Claim, HeldClaim, LeaseEnded, LeaseOwner, ProcessLease
 from watermarks.legacy import read_legacy_watermark
@@ -28,6 +28,8 @@ from watermarks.testing import ManualClock
 from watermarks.window import Window
 
 STREAM = StreamName(source="shop", database="shop", table="orders")
+MANUAL_CHANGES = frozenset({ChangeKind.SET, ChangeKind.RESET, ChangeKind.SKIP, ChangeKind.UNDO, ChangeKind.IMPORT})
+"""Changes that only a person makes, with a reason, and that undo takes back."""
 SECOND = STREAM.with_target("second")
 TTL = 60.0
 """Seconds of the simulated clock, which ticks once an effect."""

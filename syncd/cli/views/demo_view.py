@@ -93,11 +93,8 @@ class DemoLiveDisplay(DemoLineDisplay):
             from rich.live import Live
 
             # Live draws in its own thread, so that the clock runs on during a long first extraction.
-            self._live = Live(get_renderable=self._render, console=Console(file=sys.stderr))
+            self._live = Live(get_renderable=self._build_frame, console=Console(file=sys.stderr))
             self._live.start()
-
-    def _render(self) -> "Table":
-        return self._build_frame()
 
     def _stop(self) -> None:
         live, self._live = self._live, None

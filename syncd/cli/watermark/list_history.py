@@ -97,11 +97,7 @@ def _table_row(result: StreamResult[WatermarkReading]) -> tuple[object, ...]:
 @click.command()
 @selection_options
 @click.option(
-    "--limit",
-    type=click.IntRange(min=1),
-    default=20,
-    show_default=True,
-    help="Number of entries to show, newest first.",
+    "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Entries to show, newest first."
 )
 @click.option("--default", "default", is_flag=True, help="Show the history of the system-wide default.")
 @common_options
