@@ -64,7 +64,7 @@ def test_with_a_script_what_happens_is_seen_without_loading_anew() -> None:
 
     assert looks >= 2
     assert 'data-looked="' in page
-    assert "No answer" in page
+    assert "The daemon does not answer" in page
     assert '<p id="gone" role="status" hidden="">' in page
     assert "column `amount` was decimal" not in page, "the failure that is over is gone"
 
