@@ -43,7 +43,9 @@ class _FieldRange:
             return self.names.index(word.lower()) + self.first
         if not word.isdecimal() or not self.low <= int(word) <= self.high:
             names = f", or {self.names[0]} to {self.names[-1]}" if self.names else ""
-            raise ValueError(f"{word!r} is not a valid {self.title}: write {self.low} to {self.high}{names}")
+            raise ValueError(
+                f"{word!r} is not a valid {self.title}: write a value from {self.low} to {self.high}{names}"
+            )
         return int(word)
 
 

@@ -1,1 +1,1 @@
-"""The command line: one module a command, output and exit codes apart."""
+"""The command line: one module for each command; output and exit codes in modules of their own."""

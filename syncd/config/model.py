@@ -245,7 +245,7 @@ class Table(Defaults):
         if self.query is not None and "${window}" not in self.query:
             raise ValueError("`query` has no ${window}, the place of the condition that selects the rows of a batch")
         if self.query is not None and self.cursor != "none" and has_row_limit(self.query):
-            raise ValueError("`query` has a LIMIT: rows of a window beyond it would count as read")
+            raise ValueError("`query` has a LIMIT: rows of a window beyond the LIMIT would count as read")
         return self
 
 

@@ -1,4 +1,4 @@
-"""The commit horizon: the instant before which no stamp of the server can still appear."""
+"""The commit horizon: the instant such that no row stamped before it can still appear."""
 
 from syncd.horizon.automatic_timestamps import (
     BeforeTrigger,

@@ -35,7 +35,7 @@ def require_no_other_session() -> None:
     if SparkContext._active_spark_context is not None:  # noqa: SLF001  # there is no public way
         raise ReaderDown(
             "another Spark session runs in this process",
-            hint="End that one first, or use a process for each.",
+            hint="End that session first, or use a separate process for each session.",
         )
 
 

@@ -36,7 +36,7 @@ def test_a_file_with_mistakes_is_no_start(tmp_path: Path) -> None:
     done = syncd("daemon", "-c", str(config))
 
     assert done.returncode == 2
-    assert f"{config}:4:14: tables.a.every: '99' is not a valid minute: write 0 to 59" in done.stderr
+    assert f"{config}:4:14: tables.a.every: '99' is not a valid minute: write a value from 0 to 59" in done.stderr
     assert "5:7: tables.c.after: no table 'b' is configured" in done.stderr
 
 

@@ -131,8 +131,8 @@ def _show(change: PlannedMarkChange) -> None:
     show_table(("  ", "before", "after"), [(f"  {name}", *values) for name, *values in rows])
     if change.preview.changes_read_position:
         click.echo(f"  to read: {_describe_rows(change)}")
-    again = f"; of these again: {_describe_batches(impact.to_reload)}" if impact.to_reload.batches else ""
-    click.echo(f"  to load: {_describe_batches(impact.to_load)}{again}")
+    reloaded = f"; of these, loaded before: {_describe_batches(impact.to_reload)}" if impact.to_reload.batches else ""
+    click.echo(f"  to load: {_describe_batches(impact.to_load)}{reloaded}")
     if impact.to_skip.batches:
         click.echo(f"  to skip: {_describe_batches(impact.to_skip)}")
     click.echo("  all files stay in the lake")
