@@ -86,7 +86,7 @@ _SAYS: Final[dict[ValueProblem, str]] = {
 
 
 def type_rows() -> Iterator[str]:
-    yield "| MySQL | Example | Travels as | Parquet | Redshift | Policies | Note |"
+    yield "| MySQL | Example | Transferred as | Parquet | Redshift | Policies | Note |"
     yield "|---|---|---|---|---|---|---|"
     yield _row(BOOLEAN_RULE, _column("tinyint(1)"), first=True)
     for rule in TYPE_RULES:

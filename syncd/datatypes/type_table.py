@@ -314,7 +314,7 @@ TYPE_RULES: Final[tuple[TypeRule, ...]] = (
     _rule("BIT(64)", "bit", _map_unsigned_bigint),
     _rule("YEAR", "year", _SMALLINT, note="The year 0000 is stored as 0."),
     _rule(
-        "DECIMAL to 38 digits",
+        "DECIMAL of up to 38 digits",
         "decimal",
         _map_decimal,
         applies_to=_fits_decimal,
@@ -323,7 +323,7 @@ TYPE_RULES: Final[tuple[TypeRule, ...]] = (
         " cannot contain the largest numbers of 19 digits, so these columns are declared with 20.",
     ),
     _rule(
-        "DECIMAL of more digits, or 38 after the point",
+        "DECIMAL of more than 38 digits, or with 38 after the point",
         "decimal",
         _map_long_decimal,
         note="Too large for Redshift's DECIMAL: stored as the text that MySQL prints.",
@@ -333,7 +333,7 @@ TYPE_RULES: Final[tuple[TypeRule, ...]] = (
         "float double",
         _map_double,
         note="A FLOAT becomes the double of exactly its value, and -0 stays -0. A subnormal number is out of range,"
-        " because Redshift does not keep all of these.",
+        " because Redshift does not store all of these.",
     ),
     _rule(
         "DATE",
@@ -358,8 +358,8 @@ TYPE_RULES: Final[tuple[TypeRule, ...]] = (
         "CHAR, VARCHAR, NCHAR, NVARCHAR",
         "char varchar",
         _map_characters,
-        note="As many bytes as its characters can take in UTF-8: 1 (ascii), 4 (utf8mb4, utf16, utf32, gb18030), else 3."
-        " Text with a NUL character falls under `invalid_text`.",
+        note="Each character counts as the most bytes it can take in UTF-8: 1 (ascii), 4 (utf8mb4, utf16, utf32,"
+        " gb18030), else 3. Text with a NUL character falls under `invalid_text`.",
     ),
     _rule("TINYTEXT", "tinytext", lambda c: _map_text(c, 4 * 255)),
     _rule(
@@ -372,15 +372,15 @@ TYPE_RULES: Final[tuple[TypeRule, ...]] = (
         "ENUM",
         "enum",
         _map_members,
-        note="The member's name; index 0, which replaces an invalid value, is the empty text.",
+        note="The member's name; index 0, which MySQL stores for an invalid value, becomes the empty text.",
     ),
     _rule("SET", "set", _map_members, note="The names of its members, separated by commas."),
     _rule(
         "JSON",
         "json",
         _map_json,
-        note="The text that MySQL prints; where that is longer than the server's `max_allowed_packet`, MySQL gives"
-        " NULL, which falls under `oversize`. COPY fills a VARBYTE column of a scratch table, and JSON_PARSE"
+        note="The text that MySQL prints. If it is longer than the server's `max_allowed_packet`, MySQL returns"
+        " NULL, and `oversize` applies. COPY fills a VARBYTE column of a scratch table, and JSON_PARSE"
         " converts it to SUPER.",
     ),
     _rule(

@@ -51,12 +51,16 @@ FILES_TOTAL: Final = _counter("syncd_files_total", _STREAM_AND_STAGE, "Files tha
 BYTES_TOTAL: Final = _counter("syncd_bytes_total", ("stream",), "Bytes of the files that were written.")
 BATCHES_TOTAL: Final = _counter("syncd_batches_total", _STREAM_AND_STAGE, "Batches that were extracted, or loaded.")
 ABANDONED_TOTAL: Final = _counter(
-    "syncd_batches_abandoned_total", ("stream",), "Planned batches that no longer fitted their source."
+    "syncd_batches_abandoned_total",
+    ("stream",),
+    "Planned batches abandoned because they no longer fit the source.",
 )
 QUARANTINED_TOTAL: Final = _counter("syncd_quarantined_rows_total", _STREAM_AND_STAGE, "Rows that were quarantined.")
-LOAD_RETRIES_TOTAL: Final = _counter("syncd_load_retries_total", ("stream",), "Loads that were tried again.")
+LOAD_RETRIES_TOTAL: Final = _counter("syncd_load_retries_total", ("stream",), "Loads that were retried.")
 RELOADED_TOTAL: Final = _counter(
-    "syncd_reloaded_batches_total", ("stream",), "Batches that the warehouse had lost, as after a restore."
+    "syncd_reloaded_batches_total",
+    ("stream",),
+    "Loaded batches that the warehouse had lost, as after a restore.",
 )
 ORPHANS_REMOVED_TOTAL: Final = _counter(
     "syncd_orphan_files_removed_total", ("stream",), "Files of interrupted attempts that were removed."
@@ -64,7 +68,7 @@ ORPHANS_REMOVED_TOTAL: Final = _counter(
 PASSES_TOTAL: Final = _counter(
     "syncd_passes_total",
     (*_STREAM_AND_STAGE, "state"),
-    "Passes that ended, by how: `extracted`, `loaded`, `nothing new`, `waiting`, `failed`.",
+    "Passes that ended, by result: `extracted`, `loaded`, `nothing new`, `waiting`, `failed`.",
 )
 FAILED_STATE: Final = "failed"
 """State whose first increase alerts watch, and whose series therefore begin at 0 for each stream and stage."""
@@ -115,12 +119,12 @@ COMPLETE: Final = _gauge(
 )
 PROVEN: Final = _gauge("syncd_complete_proven", _STREAM_AND_STAGE, "1 if that instant is proven, 0 if it is assumed.")
 PROMISED: Final = _gauge("syncd_promised_lag_seconds", ("stream",), "Lag that `fresh_within` promises.")
-PENDING: Final = _gauge("syncd_pending_batches", ("stream",), "Batches that are extracted and not yet loaded.")
+PENDING: Final = _gauge("syncd_pending_batches", ("stream",), "Extracted batches that are not loaded yet.")
 FAILURES: Final = _gauge(
     "syncd_consecutive_failures", _STREAM_AND_STAGE, "Consecutive passes that failed; 0 if the last one did not."
 )
 RUNNING: Final = _gauge("syncd_stage_running", _STREAM_AND_STAGE, "1 while a pass is running.")
-HELD_BACK: Final = _gauge("syncd_stage_held_back", _STREAM_AND_STAGE, "1 while a pass is due and may not run.")
+HELD_BACK: Final = _gauge("syncd_stage_held_back", _STREAM_AND_STAGE, "1 while a pass is due but held back.")
 LAST_SUCCESS: Final = _gauge(
     "syncd_last_successful_pass_timestamp_seconds", _STREAM_AND_STAGE, "When the last pass without an error ended."
 )
