@@ -40,7 +40,7 @@ def _file_options(command: Command) -> Command:
             "--lake-only", is_flag=True, help="Trust the loaded marks, without reading the warehouse's ledger."
         ),
         click.option("--show-files", is_flag=True, help="List the files."),
-        click.option("--quarantined", is_flag=True, help="Quarantine files whose rows were replayed and loaded."),
+        click.option("--quarantined", is_flag=True, help="Files of quarantined rows that were replayed and loaded."),
         click.option(
             "--orphans", is_flag=True, help="Files that belong to no batch: leftovers of interrupted attempts."
         ),

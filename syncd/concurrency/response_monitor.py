@@ -99,7 +99,7 @@ class ResponseMonitor:
         if (skipped := self._find_skipped(side)) is not None and skipped[1] is not None:
             error = skipped[1]
             raise type(error)(
-                f"{error.message}; no new request was sent so soon after this error", hint=error.hint, **error.facts
+                f"{error.message} (an earlier error; it is too soon for a new request)", hint=error.hint, **error.facts
             )
         with self._track_request(side, skip_later=True):
             yield

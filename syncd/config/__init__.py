@@ -1,1 +1,1 @@
-"""Configuration: read once, checked as a whole with all mistakes by file and line, then frozen."""
+"""Configuration: read once, checked as a whole, all mistakes reported by file and line, then frozen."""
