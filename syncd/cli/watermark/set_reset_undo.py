@@ -194,7 +194,7 @@ def _requested_cursor(
         raise SourceDown(
             f"the column types of a position of {selected.name} are unknown, because MySQL does not answer:"
             f" {answer.problem}",
-            hint="Retry once MySQL answers. It is not needed if the stream has a mark and the configuration has `zone`.",
+            hint="Retry when MySQL answers. It is not needed if the stream has a mark and the configuration a `zone`.",
         )
     return shape.parse_position(mark, timestamp=instant, key=key)
 
