@@ -61,6 +61,7 @@ def test_a_file_changed_for_the_worse_is_refused_and_work_goes_on(place: Place, 
     until(lambda: daemon.has_said("the current one stays in force", times=2), "the word on SIGHUP")
     place.insert(place.tables[0], 1)
     place.comes_equal()
+    place.write()
 
 
 @pytest.mark.slow

@@ -310,7 +310,7 @@ def test_a_whole_table_that_waits_while_the_mode_becomes_upsert_stops_the_stream
     orders.chunk(row(1, 1), done=True)
     orders.mode = Mode.UPSERT
 
-    with pytest.raises(SchemaDrift, match="1-1 is the whole table"):
+    with pytest.raises(SchemaDrift, match="1-1 contains the whole table"):
         loader.load(orders)
 
 

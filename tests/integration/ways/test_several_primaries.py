@@ -169,7 +169,7 @@ def test_nothing_is_proven_of_a_table_that_the_primary_which_is_named_does_not_h
         assert here.proven
         assert (here.max_complete_id is not None) == (id_column is not None)
         assert not there.proven
-        assert "shows no shop.west" in there.reason
+        assert "shop.west is not visible at source.primary" in there.reason
         assert there.bound is not None
         assert there.bound <= there.t0 - west.settle
         assert there.max_complete_id is None
