@@ -8,7 +8,6 @@ import pytest
 from syncd.datatypes.source_table import SourceColumn
 from syncd.errors import SchemaDrift
 from syncd.settings import Deletes, Mode
-from tests.fast_cases import fast_first
 from tests.integration.load.conftest import Loader, Reader
 from tests.services.prepared import ID, NAME, UPDATE_AT, Prepared, moment, row
 from watermarks.batch import BatchId, BatchKind
@@ -88,7 +87,7 @@ CODED = "id, name, update_at, _syncd_batch, _syncd_deleted_at is not null"
 
 
 @pytest.mark.parametrize("limit", [None, 1], ids=["all at once", "one by one"])
-@pytest.mark.parametrize("deletes", fast_first([Deletes.SOFT, Deletes.HARD]))
+@pytest.mark.parametrize("deletes", [Deletes.SOFT, Deletes.HARD])
 @pytest.mark.parametrize("mode", [Mode.UPSERT, Mode.APPEND, Mode.HISTORY])
 def test_a_key_that_became_a_text_is_the_same_key_in_files_from_before(
     prepared: Prepare, loader: Loader, warehouse: Reader, mode: Mode, deletes: Deletes, *, limit: int | None

@@ -8,7 +8,6 @@ import pytest
 
 from syncd.settings import Deletes, Mode
 from tests.builders import RUN
-from tests.fast_cases import fast_first
 from tests.integration.load.conftest import Loader, Reader
 from tests.integration.load.test_cost import LANDING, statements
 from tests.services.prepared import Prepared, Row, json_column, moment, position, row
@@ -330,7 +329,7 @@ class Source:
                 stream.beside(BatchKind.REPAIR, *found, window=window)
 
 
-@pytest.mark.parametrize("seed", fast_first(range(6)))
+@pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("by_key", [True, False], ids=["by key", "by stamp"])
 def test_batches_land_together_as_they_land_one_by_one(
     prepared: Prepare, loader: Loader, warehouse: Reader, *, by_key: bool, seed: int

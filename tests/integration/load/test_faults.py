@@ -15,7 +15,6 @@ from syncd.sandbox.redshift import RedshiftStandIn
 from syncd.sandbox.redshift.faults import COMMIT_PATTERN, COPY_PATTERN, FaultTiming
 from syncd.settings import Deletes, Mode
 from tests.builders import RUN
-from tests.fast_cases import fast_first
 from tests.integration.load.conftest import Loader, Reader
 from tests.services.landed import Batches
 from tests.services.prepared import Prepared, moment, row
@@ -92,7 +91,7 @@ def drop_at(weather: Weather, server: RedshiftStandIn, numbers: list[int]) -> No
             assert fault.reached.is_set(), (number, when)
 
 
-@pytest.mark.parametrize("mode", fast_first(MODES))
+@pytest.mark.parametrize("mode", MODES)
 def test_a_line_dropped_at_a_statement_is_settled(
     prepared: Prepare, loader: Loader, warehouse: Reader, server: RedshiftStandIn, mode: Mode
 ) -> None:

@@ -16,7 +16,6 @@ from syncd.sandbox.redshift import RedshiftStandIn
 from syncd.sandbox.redshift.faults import COMMIT_PATTERN, FaultTiming
 from syncd.settings import Deletes, MetadataColumn, Mode
 from tests.builders import RUN
-from tests.fast_cases import fast_first
 from tests.integration.load.conftest import Loader, Reader
 from tests.services.clients import eventually
 from tests.services.landed import Batches
@@ -152,7 +151,7 @@ def points_of(statements: int, *, chosen: int | None) -> list[str]:
     return every if chosen is None else [every[len(every) * place // chosen] for place in range(chosen)]
 
 
-@pytest.mark.parametrize("mode", fast_first(MODES))
+@pytest.mark.parametrize("mode", MODES)
 def test_a_landing_killed_at_any_point_lands_once(story: Callable[[Mode], Story], mode: Mode) -> None:
     play(story, mode, chosen=SAMPLE)
 

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 
 from syncd.datatypes.columns import Policies, Policy
-from tests.fast_cases import fast_first
 from tests.integration.load.conftest import Loader, Reader
 from tests.integration.load.replays import Replayer
 from tests.services.prepared import ID, NAME, UPDATE_AT, moment, position, row, text_column
@@ -49,7 +48,7 @@ def told(rows: int, without: set[int]) -> tuple[int, ...]:
 ASKED = "count(*), sum(id), count(distinct id), sum(octet_length(name))"
 
 
-@pytest.mark.parametrize("kind", fast_first(["two at extraction and one at load", "three at load"]))
+@pytest.mark.parametrize("kind", ["two at extraction and one at load", "three at load"])
 @pytest.mark.parametrize("rows", [50_000, pytest.param(1_000_000, marks=pytest.mark.long)])
 def test_of_very_many_rows_three_are_put_aside_and_come_back_once_they_are_mended(
     *,

@@ -9,7 +9,6 @@ from syncd.datatypes.source_table import SourceColumn
 from syncd.redshift.amendments import Amendments
 from syncd.redshift.ledger import TargetTableChanged
 from syncd.settings import Deletes, MetadataColumn, Mode
-from tests.fast_cases import fast_first
 from tests.integration.load.conftest import Loader, Reader
 from tests.services.prepared import ID, NAME, Prepared, moment, row
 from watermarks.batch import BatchId, BatchKind
@@ -483,7 +482,7 @@ def test_a_version_that_comes_back_from_quarantine_after_its_tombstones_is_gone_
         assert (1, "mended") in warehouse.rows(stream)
 
 
-@pytest.mark.parametrize("how", fast_first(["in one pass", "one by one", "again one by one", "again in one pass"]))
+@pytest.mark.parametrize("how", ["in one pass", "one by one", "again one by one", "again in one pass"])
 @pytest.mark.parametrize("mode", MODES)
 def test_a_version_that_had_come_back_before_the_tombstones_is_no_ghost_when_it_leaves_quarantine(
     orders: Prepare, loader: Loader, warehouse: Reader, mode: Mode, how: str

@@ -1,0 +1,22 @@
+"""Of a test with several cases, CI runs the first; `make test-all` runs every case."""
+
+from pathlib import Path
+
+import pytest
+
+ONE_CASE_FOLDERS = frozenset({"desk", "load", "marks", "run", "sandbox", "stage", "verify", "ways"})
+"""Folders whose cases take seconds each, and fail together."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before the selection by marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every case but the first that CI may run as slow."""
+    here, seen = Path(__file__).parent, set[str]()
+    for item in items:
+        if item.path.is_relative_to(here) and item.path.relative_to(here).parts[0] in ONE_CASE_FOLDERS:
+            if item.get_closest_marker("long") or item.get_closest_marker("slow"):
+                continue
+            name = item.nodeid.partition("[")[0]
+            if name in seen:
+                item.add_marker(pytest.mark.slow)
+            seen.add(name)
