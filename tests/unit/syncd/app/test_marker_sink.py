@@ -136,7 +136,7 @@ def test_another_lake_gets_the_markers_of_what_is_in_it_and_the_one_before_no_mo
 
 def test_the_page_lists_every_field_of_a_marker() -> None:
     page = (Path(__file__).parents[4] / "docs" / "how-to" / "markers.md").read_text()
-    section = page.split("Both are one JSON document:")[1]
+    section = page.split("Each marker is one JSON document:")[1]
     firsts = re.findall(r"^\| (`[^|]+) \|", section, re.MULTILINE)
 
     marker = CompletionMarker(stream=ORDERS, complete_until=NOON, proven=True, batch=None, rows=0, at=NOON)
