@@ -1,4 +1,4 @@
-"""Of a test with several cases, CI runs the first; `make test-all` runs every case."""
+"""Of a test with several cases, CI runs the first on each server; `make test-all` runs every case."""
 
 from pathlib import Path
 
@@ -10,13 +10,14 @@ ONE_CASE_FOLDERS = frozenset({"desk", "load", "marks", "run", "sandbox", "stage"
 
 @pytest.hookimpl(tryfirst=True)  # before the selection by marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every case but the first that CI may run as slow."""
-    here, seen = Path(__file__).parent, set[str]()
+    """Mark every case but the first on each server as slow; a server that is not installed skips its case."""
+    here, seen = Path(__file__).parent, set[tuple[str, str]]()
     for item in items:
         if item.path.is_relative_to(here) and item.path.relative_to(here).parts[0] in ONE_CASE_FOLDERS:
             if item.get_closest_marker("long") or item.get_closest_marker("slow"):
                 continue
-            name = item.nodeid.partition("[")[0]
-            if name in seen:
+            name, _, case = item.nodeid.partition("[")
+            server = next((word for word in case.rstrip("]").split("-") if word in {"mariadb", "mysql"}), "")
+            if (name, server) in seen:
                 item.add_marker(pytest.mark.slow)
-            seen.add(name)
+            seen.add((name, server))
