@@ -145,7 +145,7 @@ def facts(found: Any) -> Any:
     """The document without volatile fields and without sentences."""
     match found:
         case dict():
-            # The reason beside an author is what somebody wrote into the history.
+            # The reason beside an author is the text of the change in the history.
             left = VOLATILE | WORDS - ({"reason"} if "author" in found else set())
             return {name: facts(value) for name, value in found.items() if name not in left}
         case list():
